@@ -1,0 +1,168 @@
+"""What every backend speaks: signatures, builds and listings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, Protocol
+
+Stage = Literal["answer", "signature", "duplicate", "build", "load", "verify", "time"]
+
+
+class SourceError(Exception):
+    """A kernel source that cannot be bound. The message names the file, the line where known, and what to do."""
+
+
+class ToolchainError(Exception):
+    """A compiler or disassembler is missing or broken: the environment's fault, never the kernel's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A kernel that did not make it: a value that feeds the next prompt, not an exception.
+
+    Attributes:
+        stage: where it fell.
+        reason: one line for people and prompts.
+        evidence: the trimmed log or values behind the reason.
+    """
+
+    stage: Stage
+    reason: str
+    evidence: str = ""
+    kind: Literal["rejected"] = "rejected"
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter of `solve`.
+
+    Attributes:
+        name: the identifier.
+        type: the C type, normalised (`const float*`, `int64_t`).
+        dtype: element type of a pointer, else of the scalar: float64, float32, float16, bfloat16, float8_e4m3,
+            float8_e5m2, bool, int8 … int64, uint8 … uint64, or `void` for an untyped pointer.
+        pointer: whether it is a pointer.
+        const: whether the pointee is const (for a scalar: always False).
+    """
+
+    name: str
+    type: str
+    dtype: str
+    pointer: bool
+    const: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """The live definition of `solve` after preprocessing. `returns` is `void` or `int` (0 means success)."""
+
+    parameters: tuple[Parameter, ...]
+    returns: Literal["void", "int"] = "void"
+
+
+@dataclass(frozen=True, slots=True)
+class BuildSpec:
+    """How the task wants its kernels built. Part of every build's cache key.
+
+    Attributes:
+        flags: extra compiler flags, after the backend's own.
+        define: macros, name to value (method switches come this way: `RC_TILING` to `0`).
+        include: extra include folders, absolute.
+        std: language standard.
+        timeout_s: wall limit of one compiler process.
+    """
+
+    flags: tuple[str, ...] = ()
+    define: Mapping[str, str] = field(default_factory=dict)
+    include: tuple[Path, ...] = ()
+    std: str = "c++17"
+    timeout_s: float = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A kernel that compiled.
+
+    Attributes:
+        artifact: the shared library (or cubin folder), named by `key`, absolute.
+        key: SHA-256 over source, spec and toolchain version: equal keys are equal builds.
+        command: the compiler command line.
+        log: compiler output (warnings), trimmed.
+        seconds: wall time of the build, 0.0 when it came from the cache.
+        cached: whether it came from the cache.
+    """
+
+    artifact: Path
+    key: str
+    command: tuple[str, ...]
+    log: str
+    seconds: float
+    cached: bool
+    kind: Literal["built"] = "built"
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """One machine instruction.
+
+    Attributes:
+        address: byte address within the image.
+        opcode: the mnemonic alone (`vfmadd231ps`, `HGMMA.64x128x16.F32`).
+        operands: the operand text, comments and symbol annotations stripped.
+        loop_depth: number of loops (backward branches whose span holds this address) around it; 0 is straight-line.
+        target: the called or jumped-to symbol where the disassembler names one, else None.
+    """
+
+    address: int
+    opcode: str
+    operands: str
+    loop_depth: int
+    target: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """One function of a listing, with the name demangled where possible."""
+
+    name: str
+    instructions: tuple[Instruction, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The disassembled kernel: only functions that the candidate's own source brought, in the order of the image.
+
+    Attributes:
+        arch: `x86_64`, `aarch64`, `sm_90a` …
+        functions: the functions.
+        text: the disassembler's output for people (the kernel's functions only).
+    """
+
+    arch: str
+    functions: tuple[Function, ...]
+    text: str
+
+
+class Backend(Protocol):
+    """How kernels of one kind are parsed, built and disassembled. Looked up by `backends.registry.get_backend(name)`."""
+
+    name: str
+    suffix: str
+
+    def toolchain(self) -> Mapping[str, str]:
+        """Tool names to version lines of what this backend uses. Raises ToolchainError (what is missing, what to do)."""
+        ...
+
+    def signature(self, source: Path, spec: BuildSpec) -> Signature:
+        """Parse the one live `solve`. Raises SourceError or ToolchainError."""
+        ...
+
+    def build(self, source: Path, spec: BuildSpec, cache: Path) -> Built | Rejected:
+        """Compile `source` into `cache`, reusing an equal build. Raises ToolchainError. Safe to call from threads."""
+        ...
+
+    def disassemble(self, built: Built) -> Listing | None:
+        """Disassemble the built binary; None where the disassembler is missing."""
+        ...

@@ -1,0 +1,360 @@
+"""What is measured, in the form everything above the harness sees. Times in ms, sizes in bytes; missing is None."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from backends.types import Signature
+
+Role = Literal["in", "out", "inout"]
+Init = Literal["normal", "uniform", "zeros", "ones", "reference"]
+Verdict = Literal["pass", "fail", "suspect", "error", "unverified"]
+Axis = Literal["compute", "memory", "latency"]
+AXES: tuple[Axis, ...] = ("compute", "memory", "latency")
+
+
+class TaskError(Exception):
+    """The task itself is unfit (exit code 2): a raising reference, a wrong shape, a tolerance that zeros pass …"""
+
+
+class HarnessFault(Exception):
+    """The harness broke (exit code 5). Never the candidate's doing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """One pointer argument at concrete dims. `elements` is the product of `shape`."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    role: Role
+    init: Init = "normal"
+    kind: Literal["tensor"] = "tensor"
+
+    @property
+    def elements(self) -> int:
+        """Number of elements."""
+        n = 1
+        for extent in self.shape:
+            n *= extent
+        return n
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """One by-value argument, already checked against the range of its type."""
+
+    name: str
+    dtype: str
+    value: int | float | bool
+    kind: Literal["scalar"] = "scalar"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """The kernel's arguments, in signature order, at one set of dims."""
+
+    dims: Mapping[str, int]
+    arguments: tuple[Tensor | Scalar, ...]
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """The pointer arguments alone."""
+        return tuple(a for a in self.arguments if isinstance(a, Tensor))
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """Elementwise `|out - ref| <= atol + rtol*|ref|`, and a relative norm error of at most
+    `max(baseline_factor * error of the baseline, eps_factor * eps of the type)`."""
+
+    atol: float
+    rtol: float
+    baseline_factor: float = 8.0
+    eps_factor: float = 32.0
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """All that the harness must know of a task.
+
+    Attributes:
+        name: the task's name.
+        signature: the baseline's; every candidate must have the same.
+        timed: the case that is timed (and checked).
+        checks: extra cases for correctness only.
+        reference: the reference module, or None (then nothing can pass: `unverified`).
+        tolerance: None takes the reference's `atol`/`rtol`, else 1e-4 and 1e-3.
+    """
+
+    name: str
+    signature: Signature
+    timed: Case
+    checks: tuple[Case, ...]
+    reference: Path | None
+    tolerance: Tolerance | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureSettings:
+    """How long and how to measure.
+
+    Attributes:
+        warmup_ms: untimed calls before the first sample, by time.
+        min_samples: never fewer samples.
+        min_time_s: sampled kernel time to reach before stopping.
+        max_time_s: wall limit of one kernel's sampling.
+        l2: `cold` flushes the kernel's buffers from the caches before each sample; `hot` does not, and is labelled.
+        pairs: fresh pairs of workers of one comparison (at least 3 for a claim).
+        seed: None draws a secret one; a value makes inputs repeatable (tests only).
+        floor_ms: time below which a measurement is `suspect` (theoretical peaks); None when unknown.
+        threads: cores a candidate may use (its worker is pinned to them).
+    """
+
+    warmup_ms: float = 50.0
+    min_samples: int = 10
+    min_time_s: float = 0.2
+    max_time_s: float = 20.0
+    l2: Literal["cold", "hot"] = "cold"
+    pairs: int = 3
+    seed: int | None = None
+    floor_ms: float | None = None
+    threads: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Walls around one worker: seconds of one call, resident bytes (None: half of the machine's memory)."""
+
+    call_s: float = 30.0
+    memory_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CaseCheck:
+    """How one call was judged. Errors are None when they could not be computed (crash, missing output).
+
+    Attributes:
+        dims: the case's dims.
+        distribution: the input distribution.
+        passed: whether every output of the call is right.
+        reason: None, or one line: tensor, first wrong index, both values; guard or input damage; crash; timeout.
+        max_abs_error: largest elementwise error over the outputs.
+        relative_norm_error: largest ||out - ref|| / ||ref|| over the outputs.
+    """
+
+    dims: Mapping[str, int]
+    distribution: str
+    passed: bool
+    reason: str | None
+    max_abs_error: float | None
+    relative_norm_error: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Times of one kernel on the timed case, less the same for an empty `solve`.
+
+    Attributes:
+        median_ms: median of `samples_ms`.
+        iqr_ms: interquartile range of `samples_ms`.
+        samples_ms: raw samples, the worker's own clock, one per timed call.
+        overhead_ms: what an empty `solve` takes on that clock (already taken off).
+        outside_ms: time per call by the controller's clock (slope of N and 2N calls), or None.
+        l2: `cold` or `hot`.
+    """
+
+    median_ms: float
+    iqr_ms: float
+    samples_ms: tuple[float, ...]
+    overhead_ms: float
+    outside_ms: float | None
+    l2: Literal["cold", "hot"]
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """One kernel verified and timed.
+
+    `pass` needs correctness and timing; `suspect` (times that disagree or beat the floor) never wins; `error` is a
+    worker that could not be run for a reason outside the kernel; `unverified` is a task without a reference.
+    """
+
+    verdict: Verdict
+    reason: str | None
+    checks: tuple[CaseCheck, ...]
+    timing: Timing | None
+    kind: Literal["evaluation"] = "evaluation"
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Interleaved A/B of two kernels: fresh worker pairs, ABBA or BAAB blocks, equal inputs.
+
+    Attributes:
+        speedup: exp(median of log(time_a / time_b)): how many times as fast b is as a.
+        low, high: bootstrap 95% interval of `speedup`, resampling workers, then blocks.
+        a_ms, b_ms: medians.
+        delta_ms: median of paired time_a - time_b; `delta_low_ms`, `delta_high_ms` its 95% interval, same bootstrap.
+        log_ratios: per worker pair, the log-ratio of each block.
+        verdict: `pass` when both kernels were right in every timed call; else what went wrong, with `reason`.
+    """
+
+    speedup: float
+    low: float
+    high: float
+    a_ms: float
+    b_ms: float
+    delta_ms: float
+    delta_low_ms: float
+    delta_high_ms: float
+    log_ratios: tuple[tuple[float, ...], ...]
+    verdict: Verdict
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskCheck:
+    """What the task's own test at start-up found.
+
+    Attributes:
+        rejected: names of the wrong answers (`zeros`, `constant`, `input copy`, `half`) that were rejected, as they must.
+        dropped_checks: dims of extra cases that the baseline itself fails, with the reason; they are left out.
+        reference_ms: time of the reference in its own dtype on this machine, None when it cannot be timed.
+        flops, bytes: from the reference's `flops(**dims)` and `bytes(**dims)`, None when it has none.
+        tolerance: the one in force.
+    """
+
+    rejected: tuple[str, ...]
+    dropped_checks: tuple[tuple[Mapping[str, int], str], ...]
+    reference_ms: float | None
+    flops: float | None
+    bytes: float | None
+    tolerance: Tolerance | None
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One measured value that says something about the kernel.
+
+    Attributes:
+        name: as the tool names it.
+        value: in `unit`.
+        unit: `%`, `inst`, `byte/s`, `ratio` …
+        axis: which axis it speaks for.
+        good: whether high or low is good.
+        distance: 0 (good) to 1 (as bad as can be), by which metrics are ranked.
+        meaning: one short sentence.
+    """
+
+    name: str
+    value: float
+    unit: str
+    axis: Axis
+    good: Literal["high", "low"]
+    distance: float
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Evidence about one kernel.
+
+    Attributes:
+        source: the tool the counters came from.
+        level: `full` or `targeted`; `degraded` when only counted work was to be had.
+        metrics: all metrics.
+        note: what the numbers cover (dims profiled, what is missing and why).
+    """
+
+    source: Literal["perf", "cachegrind", "counted", "ncu"]
+    level: Literal["full", "targeted", "degraded"]
+    metrics: tuple[Metric, ...]
+    note: str
+
+    def value(self, name: str) -> float | None:
+        """The value of a metric by name, None when it is missing."""
+        return next((m.value for m in self.metrics if m.name == name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Ceilings:
+    """What this device can do, measured on it. Rates are per second, for the cores the task may use.
+
+    Attributes:
+        copy_bytes: copy bandwidth, bytes read plus bytes written.
+        read_bytes: read-only bandwidth.
+        flops: by arithmetic (`float32`, `float64`, `tf32` …), FMA counted as two.
+        theoretical_flops, theoretical_bytes: above any honest measurement (clock x width x pipes, or a wide margin
+            over the measured rate), for the `suspect` floor.
+        provenance: device id, cores, method, date, tool versions.
+    """
+
+    copy_bytes: float
+    read_bytes: float
+    flops: Mapping[str, float]
+    theoretical_flops: Mapping[str, float]
+    theoretical_bytes: float
+    provenance: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What one call must do at the timed dims: floating-point operations (None: unknown) and least bytes moved."""
+
+    flops: float | None
+    bytes: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Headroom:
+    """Roofline gap of one kernel split over the three axes (each 0-1).
+
+    Attributes:
+        time_ms: the kernel's time.
+        floor_ms: the least time measured ceilings allow, None when no work is known.
+        gap: 1 - floor/time.
+        compute, memory, latency: share of the gap on each axis.
+        near_peak: all three under 0.15.
+        bound: the leading axis.
+        why: one sentence naming the numbers behind it.
+    """
+
+    time_ms: float
+    floor_ms: float | None
+    gap: float | None
+    compute: float
+    memory: float
+    latency: float
+    near_peak: bool
+    bound: Axis
+    why: str
+
+    def of(self, axis: Axis) -> float:
+        """Headroom of one axis."""
+        return {"compute": self.compute, "memory": self.memory, "latency": self.latency}[axis]
+
+
+@dataclass(frozen=True, slots=True)
+class MethodPresence:
+    """Machine-code evidence for one method.
+
+    Attributes:
+        method: catalogue id.
+        verdict: `verified` (signature found or grown), `absent`, `unavailable` (no disassembler, no signature for this
+            architecture), `none` (the method leaves no opcode of its own; presence is a code difference).
+        reason: one line: which pattern, counts before and after.
+        before, after: counts per pattern in the kernel it was applied to and in this one.
+        lines: a few disassembly lines that show it.
+    """
+
+    method: str
+    verdict: Literal["verified", "absent", "unavailable", "none"]
+    reason: str
+    before: Mapping[str, int] = field(default_factory=dict)
+    after: Mapping[str, int] = field(default_factory=dict)
+    lines: tuple[str, ...] = ()
