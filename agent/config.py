@@ -1,0 +1,304 @@
+"""The YAML a user writes, as frozen models. Unknown keys fail and name the nearest known one."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic_core import ErrorDetails
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from agent.errors import ConfigError
+
+
+def _whole(value: object) -> object:
+    """`1e6` and `4096.0` are whole numbers; `4096,` and `true` are not."""
+    if isinstance(value, bool):
+        raise ValueError("is true or false, not a whole number")
+    if isinstance(value, str):
+        try:
+            value = float(value)
+        except ValueError:
+            raise ValueError(f"{value!r} is not a whole number") from None
+    if isinstance(value, float):
+        if not value.is_integer():
+            raise ValueError(f"{value} is not a whole number")
+        return int(value)
+    return value
+
+
+Whole = Annotated[int, BeforeValidator(_whole)]
+Dim = Annotated[Whole, Field(ge=1, le=2**40)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Count = Annotated[Whole, Field(ge=1)]
+
+
+class Section(BaseModel):
+    """Base of every section: immutable, no unknown keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class TensorSection(Section):
+    """One pointer parameter: its shape by dims, and what it is."""
+
+    shape: tuple[int | str, ...]
+    dtype: str | None = None
+    role: Literal["in", "out", "inout"] | None = None
+    init: Literal["normal", "uniform", "zeros", "ones", "reference"] = "normal"
+
+
+class ToleranceSection(Section):
+    """Elementwise bounds, and the factors of the relative norm check (None: by `precision`)."""
+
+    atol: NotNegative
+    rtol: NotNegative
+    baseline_factor: Positive | None = None
+    eps_factor: Positive | None = None
+
+
+class WorkSection(Section):
+    """Expressions over the dims; they give the floor."""
+
+    flops: str | float | None = None
+    bytes: str | float | None = None
+
+
+class BuildSection(Section):
+    """How every kernel of the task is built."""
+
+    flags: tuple[str, ...] = ()
+    define: Mapping[str, str | int] = {}
+    include: tuple[Path, ...] = ()
+    std: str = "c++17"
+    timeout_s: Positive = 120.0
+
+
+class AllowSection(Section):
+    """Shared libraries a kernel may need beyond the language's own run-time."""
+
+    libraries: tuple[str, ...] = ()
+
+
+class TaskSection(Section):
+    """What is to be made faster, and what right means."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+    backend: Literal["auto", "cuda", "cutlass", "triton", "cpp"] = "auto"
+    family: str | None = None
+    baseline: Path
+    reference: Path | None = None
+    dims: Mapping[str, Dim]
+    shapes: Literal["any", "fixed"] = "any"
+    check_dims: tuple[Mapping[str, Dim], ...] = ()
+    tensors: Mapping[str, TensorSection] | None = None
+    scalars: Mapping[str, float | int | bool] = {}
+    tolerance: ToleranceSection | None = None
+    work: WorkSection = WorkSection()
+    precision: Literal["input", "tf32", "any"] = "input"
+    build: BuildSection = BuildSection()
+    allow: AllowSection = AllowSection()
+
+
+class SearchSection(Section):
+    """How far and how wide to search."""
+
+    iterations: Count = 3
+    branches: Annotated[Whole, Field(ge=1, le=64)] = 4
+    methods: Annotated[Whole, Field(ge=1, le=16)] = 3
+    axis_cap: Count = 2
+    ncu_top: Count = 5
+    noise: Annotated[float, Field(ge=0, lt=1)] = 0.02
+    repairs: Annotated[Whole, Field(ge=0, le=3)] = 3
+    patience: Count | None = None
+    policy: Literal["advisory", "strict"] = "advisory"
+    ablate: bool = True
+
+
+class LLMSection(Section):
+    """Which model answers. Swapping `provider` is the only change a live run needs."""
+
+    provider: str
+    model: str = ""
+    base_url: str | None = None
+    api_key_env: str | None = None
+    api_key_file: Path | None = None
+    answers: Path | None = None
+    record: Path | None = None
+    max_output_tokens: Count = 16000
+    timeout_s: Positive = 600.0
+    max_attempts: Count = 5
+    max_retry_s: Positive = 900.0
+    temperature: NotNegative | None = None
+    effort: str | None = None
+    prices: Path | None = None
+
+
+class BudgetSection(Section):
+    """Where a run stops spending. None: no limit."""
+
+    usd: Positive | None = None
+    tokens: Count | None = None
+    minutes: Positive | None = None
+
+
+class MeasureSection(Section):
+    """How long and how to measure; walls around one worker."""
+
+    warmup_ms: NotNegative = 50.0
+    min_samples: Annotated[Whole, Field(ge=10)] = 10
+    min_time_s: NotNegative = 0.2
+    max_time_s: Positive = 20.0
+    pairs: Annotated[Whole, Field(ge=3)] = 3
+    l2: Literal["cold", "hot"] = "cold"
+    call_timeout_s: Positive = 30.0
+    memory_gib: Positive | None = None
+
+
+class MemorySection(Section):
+    """Where strategies are remembered: any SQLAlchemy URL; SQLite paths resolve against the working directory."""
+
+    url: str = "sqlite:///.roofclimb/memory.db"
+
+
+class DeviceSection(Section):
+    """What a candidate may use of this machine."""
+
+    threads: Count = 1
+
+
+class Config(Section):
+    """One run's configuration; every path in it is absolute once loaded."""
+
+    task: TaskSection
+    search: SearchSection = SearchSection()
+    llm: LLMSection | None = None
+    budget: BudgetSection = BudgetSection()
+    measure: MeasureSection = MeasureSection()
+    memory: MemorySection = MemorySection()
+    device: DeviceSection = DeviceSection()
+    output: Path = Path("runs")
+
+
+def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
+    """Read, override and validate a task file.
+
+    Args:
+        path: the YAML file; its relative input paths resolve against its folder.
+        overrides: `section.key=value` strings, values in YAML.
+
+    Raises:
+        ConfigError: anything wrong, in one line that says where.
+    """
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read ({error}); name a YAML task file with --config") from None
+    data = _parse(text, str(path))
+    if not isinstance(data, dict):
+        raise ConfigError(f"{path}: holds no mapping; a task file starts with `task:`")
+    for override in overrides:
+        _override(data, override)
+    return _resolve(validate(data, str(path)), path.resolve().parent)
+
+
+def validate(data: Mapping[str, Any], where: str) -> Config:
+    """Check plain data against the model; one line for the first thing wrong."""
+    try:
+        return Config.model_validate(data)
+    except ValidationError as error:
+        raise ConfigError(f"{where}: {_explain(error.errors(include_url=False)[0], Config)}") from None
+
+
+def dump_config(config: Config, path: Path) -> None:
+    """Write a config back as YAML that `load_config` reads to an equal config."""
+    yaml = YAML(typ="safe", pure=True)
+    yaml.default_flow_style = False
+    with path.open("w") as stream:
+        yaml.dump(config.model_dump(mode="json", exclude_none=True), stream)
+
+
+def _parse(text: str, where: str) -> Any:
+    # YAML 1.2: `1e-5` is a number, `010` is ten, a dim may be called `No`, a key given twice is an error.
+    try:
+        return YAML(typ="safe", pure=True).load(text)
+    except YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f" line {mark.line + 1}:" if mark else ""
+        problem = str(getattr(error, "problem", None) or error).splitlines()[0]
+        raise ConfigError(f"{where}:{line} not YAML: {problem}") from None
+
+
+def _override(data: dict[str, Any], override: str) -> None:
+    key, separator, value = override.partition("=")
+    parts = key.strip().split(".")
+    if not separator or not all(parts):
+        raise ConfigError(f"--set {override}: write it as section.key=value, e.g. search.branches=2")
+    at = data
+    for part in parts[:-1]:
+        at = at.setdefault(part, {})
+        if not isinstance(at, dict):
+            raise ConfigError(f"--set {override}: `{part}` is a value, not a section")
+    at[parts[-1]] = _parse(value, f"--set {override}")
+
+
+def _explain(error: ErrorDetails, model: type[BaseModel]) -> str:
+    location = [str(part) for part in error["loc"]]
+    key = ".".join(part for part in location if part not in ("float", "int", "str", "bool"))
+    if error["type"] == "extra_forbidden":
+        known = _known_keys(model, location[:-1])
+        close = difflib.get_close_matches(location[-1], known, n=1, cutoff=0.0)
+        return f"{key}: unknown key; did you mean `{close[0]}`?" if close else f"{key}: unknown key"
+    if error["type"] == "missing":
+        return f"{key}: is required"
+    message = error["msg"].removeprefix("Value error, ")
+    message = message[:1].lower() + message[1:]
+    return f"{key}: {message} (got {error['input']!r})" if "got" not in message else f"{key}: {message}"
+
+
+def _known_keys(model: type[BaseModel], location: Iterable[str]) -> list[str]:
+    current: Any = model
+    for part in location:
+        if not (isinstance(current, type) and issubclass(current, BaseModel)):
+            return []
+        current = _inner_model(current.model_fields[part].annotation) if part in current.model_fields else current
+    return list(current.model_fields) if isinstance(current, type) and issubclass(current, BaseModel) else []
+
+
+def _inner_model(annotation: Any) -> Any:
+    """The model inside `X | None`, `Mapping[str, X]` and `tuple[X, ...]`."""
+    if get_origin(annotation) is None:
+        return annotation
+    models = [_inner_model(a) for a in get_args(annotation)]
+    return next((m for m in models if isinstance(m, type) and issubclass(m, BaseModel)), annotation)
+
+
+def _resolve(config: Config, folder: Path) -> Config:
+    """Inputs resolve against the file; `output` and SQLite paths against the working directory."""
+
+    def absolute(path: Path | None) -> Path | None:
+        return None if path is None else (folder / path).resolve()
+
+    build = config.task.build.model_copy(
+        update={"include": tuple((folder / p).resolve() for p in config.task.build.include)}
+    )
+    task = config.task.model_copy(
+        update={
+            "baseline": absolute(config.task.baseline),
+            "reference": absolute(config.task.reference),
+            "build": build,
+        }
+    )
+    for label, path in (("baseline", task.baseline), ("reference", task.reference)):
+        if path is not None and not path.is_file():
+            raise ConfigError(f"task.{label}: no file at {path}; paths resolve against the task file's folder")
+    llm = config.llm
+    if llm is not None:
+        names = ("api_key_file", "answers", "record", "prices")
+        llm = llm.model_copy(update={name: absolute(getattr(llm, name)) for name in names})
+    return config.model_copy(update={"task": task, "llm": llm, "output": config.output.absolute()})

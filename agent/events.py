@@ -1,0 +1,330 @@
+"""What happened, one class per kind. Events are appended and never changed; state, report and resume read the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from agent.llm.types import ErrorKind, Reply
+from agent.plan import Plan
+from backends.types import Rejected
+from memory.types import Recall
+from profiling.environment import Environment
+from profiling.types import (
+    Axis,
+    Ceilings,
+    Comparison,
+    Evaluation,
+    Headroom,
+    MethodPresence,
+    Profile,
+    TaskCheck,
+    Work,
+)
+
+MethodClass = Literal["effective", "ineffective", "implementation_failed", "interaction", "unverified"]
+IterationStatus = Literal["accepted", "not-accepted", "failed"]
+StopReason = Literal["iterations", "near-peak", "budget", "patience", "interrupted", "no-plan"]
+
+
+class Event(BaseModel):
+    """Base of all events.
+
+    Attributes:
+        seq: position in the log, from 0.
+        at: UTC time, ISO 8601.
+        elapsed_s: seconds the run had been working, pauses between sessions left out.
+        key: which occurrence; unique per type.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    seq: int = -1
+    at: str = ""
+    elapsed_s: float = 0.0
+    key: str
+
+
+class RunStarted(Event):
+    """A run folder was made."""
+
+    type: Literal["run_started"] = "run_started"
+    run_id: str
+    version: str
+    task: str
+    backend: str
+    provider: str
+    model: str
+
+
+class SessionStarted(Event):
+    """A process began (or went on with) the run. `key` counts sessions from 0."""
+
+    type: Literal["session_started"] = "session_started"
+    device_id: str
+    environment: Environment
+
+
+class TaskChecked(Event):
+    """The task's own test passed."""
+
+    type: Literal["task_checked"] = "task_checked"
+    check: TaskCheck
+    work: Work
+    notes: tuple[str, ...] = ()
+
+
+class CeilingsMeasured(Event):
+    """Ceilings of this device. `floor_ms` at measured, `suspect_ms` at theoretical peaks."""
+
+    type: Literal["ceilings_measured"] = "ceilings_measured"
+    ceilings: Ceilings
+    floor_ms: float | None
+    suspect_ms: float | None
+
+
+class AaMeasured(Event):
+    """A/A spread: the smallest gain that can be claimed on this machine today."""
+
+    type: Literal["aa_measured"] = "aa_measured"
+    spread: float
+
+
+class Evaluated(Event):
+    """A kernel was built, verified and timed, or rejected on the way. `key`: `baseline`, `iter1/b0`, `iter1/b0/repair1`."""
+
+    type: Literal["evaluated"] = "evaluated"
+    iteration: int
+    branch: str
+    build_s: float | None
+    outcome: Annotated[Evaluation | Rejected, Field(discriminator="kind")]
+
+
+class Profiled(Event):
+    """A kernel was profiled. `key` is the content key of its build, so an unchanged best is not profiled again."""
+
+    type: Literal["profiled"] = "profiled"
+    profile: Profile
+    mix: Mapping[str, int | float | str]
+
+
+class RooflineRecorded(Event):
+    """Headroom of the best kernel at the start of an iteration."""
+
+    type: Literal["roofline_recorded"] = "roofline_recorded"
+    iteration: int
+    headroom: Headroom
+    axis_budget: Mapping[Axis, int]
+
+
+class Recalled(Event):
+    """What memory told this iteration's prompts."""
+
+    type: Literal["recalled"] = "recalled"
+    iteration: int
+    recall: Recall
+
+
+class RequestSent(Event):
+    """The intent, on disk before the request leaves. `worst_usd` and `worst_tokens` bound what it may cost."""
+
+    type: Literal["request_sent"] = "request_sent"
+    iteration: int
+    purpose: str
+    prompt_sha256: str
+    worst_usd: float | None
+    worst_tokens: int
+
+
+class ReplyReceived(Event):
+    """A completed reply; never asked for again."""
+
+    type: Literal["reply_received"] = "reply_received"
+    iteration: int
+    purpose: str
+    reply: Reply
+
+
+class RequestFailed(Event):
+    """A request that ended without a reply and did not end the run."""
+
+    type: Literal["request_failed"] = "request_failed"
+    iteration: int
+    purpose: str
+    kind: ErrorKind
+    message: str
+
+
+class PlanDecided(Event):
+    """The iteration's plan, or why there is none after the last attempt."""
+
+    type: Literal["plan_decided"] = "plan_decided"
+    iteration: int
+    plan: Plan | None
+    problems: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class BranchWritten(Event):
+    """A branch kernel, or why there is none. `key`: `iter1/b0`, `iter1/b0/repair1`."""
+
+    type: Literal["branch_written"] = "branch_written"
+    iteration: int
+    branch: str
+    model: str
+    source: str | None
+    rejected: Rejected | None = None
+
+
+class Compared(Event):
+    """Interleaved A/B of two kernels. `key`: `iter1/champion`, `iter1/no_<method>`, `iter1/all_off`, `final`."""
+
+    type: Literal["compared"] = "compared"
+    iteration: int
+    a: str
+    b: str
+    comparison: Comparison
+
+
+class ChampionDecided(Event):
+    """The iteration's fastest correct branch, and whether it replaced the best kernel."""
+
+    type: Literal["champion_decided"] = "champion_decided"
+    iteration: int
+    branch: str
+    accepted: bool
+    reason: str
+
+
+class MachineCodeChecked(Event):
+    """Machine-code evidence for the champion's methods."""
+
+    type: Literal["machine_code_checked"] = "machine_code_checked"
+    iteration: int
+    presence: tuple[MethodPresence, ...]
+
+
+class AblationBuilt(Event):
+    """The champion without one method (or, `method` "all", without any): by switch or by rewrite, or why not."""
+
+    type: Literal["ablation_built"] = "ablation_built"
+    iteration: int
+    method: str
+    form: Literal["switch", "rewrite"]
+    source: str | None
+    code_differs: bool | None
+    rejected: Rejected | None = None
+
+
+class Attribution(BaseModel):
+    """One method's cause, presence and effect.
+
+    Attributes:
+        method: catalogue id.
+        axis: its axis.
+        method_class: how it was classified.
+        attribution_ms: time without it less the champion's, with `low_ms`/`high_ms` (95%); None: unknown.
+        presence: machine-code verdict.
+        form: how it was ablated, None when it was not.
+        reason: one line.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    method: str
+    axis: Axis
+    method_class: MethodClass
+    attribution_ms: float | None
+    low_ms: float | None
+    high_ms: float | None
+    presence: Literal["verified", "absent", "unavailable", "none"]
+    form: Literal["switch", "rewrite"] | None
+    reason: str
+
+
+class Attributed(Event):
+    """The iteration's attribution table. `gain_ms`: base less champion; `audit`: the switch audit in one line."""
+
+    type: Literal["attributed"] = "attributed"
+    iteration: int
+    gain_ms: float
+    rows: tuple[Attribution, ...]
+    audit: str | None
+
+
+class Remembered(Event):
+    """What went into strategy memory."""
+
+    type: Literal["remembered"] = "remembered"
+    iteration: int
+    records: tuple[int, ...]
+    lessons: tuple[str, ...]
+
+
+class IterationEnded(Event):
+    """End of an iteration."""
+
+    type: Literal["iteration_ended"] = "iteration_ended"
+    iteration: int
+    status: IterationStatus
+    reason: str
+
+
+class RunEnded(Event):
+    """The run finished, improved or not."""
+
+    type: Literal["run_ended"] = "run_ended"
+    stop_reason: StopReason
+    note: str = ""
+
+
+class Paused(Event):
+    """A session ended before the run did: a signal, a waiting answer, or a failure. `key` counts them."""
+
+    type: Literal["paused"] = "paused"
+    status: Literal["interrupted", "waiting", "failed"]
+    reason: str
+
+
+class Noted(Event):
+    """Something a person should know in the morning."""
+
+    type: Literal["noted"] = "noted"
+    text: str
+
+
+AnyEvent = Annotated[
+    RunStarted
+    | SessionStarted
+    | TaskChecked
+    | CeilingsMeasured
+    | AaMeasured
+    | Evaluated
+    | Profiled
+    | RooflineRecorded
+    | Recalled
+    | RequestSent
+    | ReplyReceived
+    | RequestFailed
+    | PlanDecided
+    | BranchWritten
+    | Compared
+    | ChampionDecided
+    | MachineCodeChecked
+    | AblationBuilt
+    | Attributed
+    | Remembered
+    | IterationEnded
+    | RunEnded
+    | Paused
+    | Noted,
+    Field(discriminator="type"),
+]
+EVENT: TypeAdapter[AnyEvent] = TypeAdapter(AnyEvent)
+
+
+def as_json(value: Any) -> Any:
+    """Plain JSON data of a dataclass or model, for artefacts."""
+    return TypeAdapter(type(value)).dump_python(value, mode="json")

@@ -1,0 +1,341 @@
+"""`state.json`: a fold over the events. Nothing else writes it, and nothing reads it back to decide."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from agent import events as ev
+from agent.events import AnyEvent, Attribution
+from agent.llm.types import Usage
+from backends.types import Rejected
+
+RunStatus = Literal["running", "finished", "interrupted", "waiting", "failed"]
+BranchStatus = Literal["written", "rejected", "pass", "fail", "suspect", "error", "unverified"]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class BranchState(_Part):
+    """One branch of one iteration, repairs folded in. `gap`: its time over the champion's, less 1."""
+
+    iteration: int
+    name: str
+    model: str
+    status: BranchStatus
+    median_ms: float | None = None
+    reason: str | None = None
+    repairs: int = 0
+    champion: bool = False
+    gap: float | None = None
+
+
+class MethodState(Attribution):
+    """One line of the attribution table, with its iteration."""
+
+    iteration: int
+
+
+class RooflineState(_Part):
+    """Headroom of the best kernel as iteration `iteration` began: the bottleneck-drift table."""
+
+    iteration: int
+    time_ms: float
+    floor_ms: float | None
+    gap: float | None
+    compute: float
+    memory: float
+    latency: float
+    near_peak: bool
+    bound: str
+
+
+class IterationState(_Part):
+    """One line of the timeline. `speedup` of the champion over the best before it, with its 95% interval."""
+
+    iteration: int
+    status: str
+    reason: str
+    methods: tuple[str, ...]
+    champion: str | None
+    champion_ms: float | None
+    speedup: float | None
+    low: float | None
+    high: float | None
+
+
+class FrontierEntry(_Part):
+    """A correct branch that did not become champion."""
+
+    iteration: int
+    name: str
+    median_ms: float
+    gap: float
+
+
+class Cost(_Part):
+    """What the model cost. `usd` None: an unknown price. In-flight requests of a killed session count at their most."""
+
+    usd: float | None = 0.0
+    tokens: Mapping[str, int] = {"input": 0, "output": 0, "cache_read": 0, "cache_write": 0}
+    calls: int = 0
+    by_purpose: Mapping[str, float] = {}
+
+
+class State(_Part):
+    """Everything a person or script asks of a run. Times in ms; None: not known (yet)."""
+
+    run_id: str = ""
+    version: str = ""
+    task: str = ""
+    backend: str = ""
+    status: RunStatus = "running"
+    stop_reason: str | None = None
+    iteration: int = 0
+    baseline_ms: float | None = None
+    reference_ms: float | None = None
+    best_ms: float | None = None
+    best_file: str | None = None
+    best_from: str = "baseline"
+    speedup: float | None = None
+    speedup_interval: tuple[float, float] | None = None
+    speedup_over_reference: float | None = None
+    aa_spread: float | None = None
+    degraded: str | None = None
+    branches: tuple[BranchState, ...] = ()
+    iterations: tuple[IterationState, ...] = ()
+    effective_methods: tuple[MethodState, ...] = ()
+    ineffective_methods: tuple[MethodState, ...] = ()
+    implementation_failed_methods: tuple[MethodState, ...] = ()
+    interaction_methods: tuple[MethodState, ...] = ()
+    unverified_methods: tuple[MethodState, ...] = ()
+    roofline_history: tuple[RooflineState, ...] = ()
+    frontier: tuple[FrontierEntry, ...] = ()
+    lessons: tuple[str, ...] = ()
+    cost: Cost = Cost()
+    elapsed_s: float = 0.0
+    notes: tuple[str, ...] = ()
+
+
+def fold(events: Iterable[AnyEvent]) -> State:
+    """The state after these events."""
+    builder = _Builder()
+    for event in events:
+        builder.take(event)
+    return builder.state
+
+
+def write_state(state: State, folder: Path) -> None:
+    """Replace `state.json` in one step, so that a reader never sees half of it."""
+    temporary = folder / "state.json.tmp"
+    with temporary.open("w") as stream:
+        stream.write(state.model_dump_json(indent=2) + "\n")
+        stream.flush()
+        os.fsync(stream.fileno())
+    temporary.replace(folder / "state.json")
+
+
+class _Builder:
+    """Applies one event at a time; `_on_<type>` handles the types that change the state."""
+
+    def __init__(self) -> None:
+        self.state = State()
+        self._open: dict[str, ev.RequestSent] = {}
+
+    def take(self, event: AnyEvent) -> None:
+        handler = getattr(self, f"_on_{event.type}", None)
+        if handler is not None:
+            handler(event)
+        self._set(elapsed_s=event.elapsed_s)
+
+    def _set(self, **changes: object) -> None:
+        self.state = self.state.model_copy(update=changes)
+
+    def _on_run_started(self, event: ev.RunStarted) -> None:
+        self._set(run_id=event.run_id, version=event.version, task=event.task, backend=event.backend)
+
+    def _on_session_started(self, _: ev.SessionStarted) -> None:
+        self._set(status="running")
+        for key in list(self._open):
+            self._charge(self._open.pop(key), None)
+
+    def _on_task_checked(self, event: ev.TaskChecked) -> None:
+        self._set(reference_ms=event.check.reference_ms, notes=(*self.state.notes, *event.notes))
+
+    def _on_aa_measured(self, event: ev.AaMeasured) -> None:
+        self._set(aa_spread=event.spread)
+
+    def _on_noted(self, event: ev.Noted) -> None:
+        self._set(notes=(*self.state.notes, event.text))
+
+    def _on_profiled(self, event: ev.Profiled) -> None:
+        if event.profile.level == "degraded":
+            self._set(degraded=event.profile.note)
+
+    def _on_evaluated(self, event: ev.Evaluated) -> None:
+        outcome = event.outcome
+        timing = None if isinstance(outcome, Rejected) else outcome.timing
+        if event.branch == "baseline":
+            if timing is not None:
+                self._set(baseline_ms=timing.median_ms, best_ms=timing.median_ms, best_file="baseline")
+            return
+        status = "rejected" if isinstance(outcome, Rejected) else outcome.verdict
+        self._branch(
+            event.iteration,
+            event.branch,
+            status=status,
+            reason=outcome.reason,
+            median_ms=None if timing is None else timing.median_ms,
+        )
+
+    def _on_branch_written(self, event: ev.BranchWritten) -> None:
+        known = self._find_branch(event.iteration, event.branch)
+        changes: dict[str, object] = {"status": "written", "reason": None, "model": event.model}
+        if event.rejected is not None:
+            changes.update(status="rejected", reason=f"{event.rejected.stage}: {event.rejected.reason}")
+        if known is not None and "/repair" in event.key:
+            changes["repairs"] = known.repairs + 1
+        self._branch(event.iteration, event.branch, **changes)
+
+    def _on_champion_decided(self, event: ev.ChampionDecided) -> None:
+        champion = self._find_branch(event.iteration, event.branch)
+        if champion is None or champion.median_ms is None:
+            return
+        frontier = list(self.state.frontier)
+        for branch in self.state.branches:
+            if branch.iteration != event.iteration or branch.status != "pass" or branch.median_ms is None:
+                continue
+            gap = branch.median_ms / champion.median_ms - 1
+            self._branch(event.iteration, branch.name, gap=gap, champion=branch.name == event.branch)
+            if branch.name != event.branch:
+                frontier.append(
+                    FrontierEntry(iteration=event.iteration, name=branch.name, median_ms=branch.median_ms, gap=gap)
+                )
+        self._set(frontier=tuple(frontier))
+        if event.accepted:
+            self._set(
+                best_ms=champion.median_ms,
+                best_file=f"iterv{event.iteration}",
+                best_from=f"iteration {event.iteration}, {event.branch}",
+            )
+
+    def _on_compared(self, event: ev.Compared) -> None:
+        comparison = event.comparison
+        if event.key == "final":
+            interval = (comparison.low, comparison.high)
+            over_reference = self.state.reference_ms and self.state.reference_ms / comparison.b_ms
+            self._set(
+                speedup=comparison.speedup,
+                speedup_interval=interval,
+                best_ms=comparison.b_ms,
+                speedup_over_reference=over_reference,
+            )
+        elif event.key.endswith("/champion"):
+            line = self._iteration(event.iteration)
+            changes = {
+                "champion": event.b.rpartition("/")[2],
+                "champion_ms": comparison.b_ms,
+                "speedup": comparison.speedup,
+                "low": comparison.low,
+                "high": comparison.high,
+            }
+            self._put_iteration(line.model_copy(update=changes))
+
+    def _on_roofline_recorded(self, event: ev.RooflineRecorded) -> None:
+        headroom = event.headroom
+        entry = RooflineState(
+            iteration=event.iteration,
+            time_ms=headroom.time_ms,
+            floor_ms=headroom.floor_ms,
+            gap=headroom.gap,
+            compute=headroom.compute,
+            memory=headroom.memory,
+            latency=headroom.latency,
+            near_peak=headroom.near_peak,
+            bound=headroom.bound,
+        )
+        self._set(roofline_history=(*self.state.roofline_history, entry), iteration=event.iteration)
+
+    def _on_plan_decided(self, event: ev.PlanDecided) -> None:
+        methods = event.plan.method_ids if event.plan else ()
+        self._put_iteration(self._iteration(event.iteration).model_copy(update={"methods": methods}))
+
+    def _on_attributed(self, event: ev.Attributed) -> None:
+        for row in event.rows:
+            name = f"{row.method_class}_methods"
+            line = MethodState(iteration=event.iteration, **row.model_dump())
+            self._set(**{name: (*getattr(self.state, name), line)})
+
+    def _on_remembered(self, event: ev.Remembered) -> None:
+        self._set(lessons=(*self.state.lessons, *event.lessons))
+
+    def _on_iteration_ended(self, event: ev.IterationEnded) -> None:
+        line = self._iteration(event.iteration)
+        self._put_iteration(line.model_copy(update={"status": event.status, "reason": event.reason}))
+
+    def _on_run_ended(self, event: ev.RunEnded) -> None:
+        notes = (*self.state.notes, event.note) if event.note else self.state.notes
+        self._set(status="finished", stop_reason=event.stop_reason, best_file="best", notes=notes)
+
+    def _on_paused(self, event: ev.Paused) -> None:
+        self._set(status=event.status, stop_reason=event.reason)
+
+    def _on_request_sent(self, event: ev.RequestSent) -> None:
+        if event.key in self._open:
+            self._charge(self._open[event.key], None)
+        self._open[event.key] = event
+
+    def _on_reply_received(self, event: ev.ReplyReceived) -> None:
+        sent = self._open.pop(event.key, None)
+        if sent is not None:
+            self._charge(sent, event)
+
+    def _on_request_failed(self, event: ev.RequestFailed) -> None:
+        self._open.pop(event.key, None)
+
+    def _charge(self, sent: ev.RequestSent, received: ev.ReplyReceived | None) -> None:
+        """A reply at its cost; a request lost in flight at the most it can have cost."""
+        usage = received.reply.usage if received else Usage(output=sent.worst_tokens)
+        usd = received.reply.usd if received else sent.worst_usd
+        cost = self.state.cost
+        tokens = {kind: cost.tokens[kind] + (getattr(usage, kind) or 0) for kind in cost.tokens}
+        by_purpose = dict(cost.by_purpose)
+        by_purpose[sent.purpose] = by_purpose.get(sent.purpose, 0.0) + (usd or 0.0)
+        total = None if usd is None or cost.usd is None else cost.usd + usd
+        self._set(cost=Cost(usd=total, tokens=tokens, calls=cost.calls + 1, by_purpose=by_purpose))
+
+    def _find_branch(self, iteration: int, name: str) -> BranchState | None:
+        return next((b for b in self.state.branches if (b.iteration, b.name) == (iteration, name)), None)
+
+    def _branch(self, iteration: int, name: str, **changes: object) -> None:
+        known = self._find_branch(iteration, name)
+        if known is None:
+            fresh = BranchState(iteration=iteration, name=name, model="", status="written").model_copy(update=changes)
+            self._set(branches=(*self.state.branches, fresh))
+            return
+        changed = known.model_copy(update=changes)
+        self._set(branches=tuple(changed if b is known else b for b in self.state.branches))
+
+    def _iteration(self, number: int) -> IterationState:
+        blank = IterationState(
+            iteration=number,
+            status="running",
+            reason="",
+            methods=(),
+            champion=None,
+            champion_ms=None,
+            speedup=None,
+            low=None,
+            high=None,
+        )
+        return next((i for i in self.state.iterations if i.iteration == number), blank)
+
+    def _put_iteration(self, line: IterationState) -> None:
+        others = [i for i in self.state.iterations if i.iteration != line.iteration]
+        self._set(iterations=(*others, line))
