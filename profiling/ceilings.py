@@ -1,0 +1,215 @@
+"""What this machine's cores can do, measured once by a small native program and cached with its provenance.
+
+Every rate is the best of several repeats: other tenants of the machine, interrupts and clock changes can only slow a
+repeat down, so the best one is nearest to what the hardware does. (Kernels are reported by their median instead.)
+Repeats go on until the two best agree within 2%. Where they never did, the machine was busy: the provenance names the
+rates under `unsettled`, and they are measured again once they are an hour old.
+
+The *theoretical* rates exist only to tell an impossible time from a fast one. A virtual machine hides its clock and its
+real caches, so they are not computed from a data sheet: they are `MARGIN` times the best rate measured at any vector
+width (flops) or at any level of the memory hierarchy, the first-level cache included (bytes), taking one core's rate
+times the number of cores where that is higher. An honest kernel that finds all of its data in cache stays below them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import hashlib
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from backends.process import run_process
+from backends.types import ToolchainError
+from profiling.device import DeviceFacts, cpu_facts, pinned_cores
+from profiling.types import Ceilings
+
+MARGIN = 2.0
+_VERSION = 1
+_SOURCE = Path(__file__).parent / "native" / "ceilings.cpp"
+_FLAGS = ("-O3", "-march=native", "-std=c++17", "-pthread")
+_COPIES = ("copy_library", "copy_plain", "copy_streaming")
+_WIDTHS = (128, 256, 512)
+_ADAPTER = TypeAdapter(Ceilings)
+
+_SETTLED = 0.05
+_RETRY_AFTER = datetime.timedelta(hours=1)
+
+Rates = Mapping[tuple[str, str], float]
+
+
+def measure_ceilings(cache_dir: Path, threads: int) -> Ceilings:
+    """Ceilings of `threads` pinned cores: from `cache_dir` if this machine was measured before, else measured now.
+
+    A measurement takes about two seconds, compilation included; a second call takes none. A cached file that cannot
+    be read is measured anew, and so is an unsettled one after an hour.
+
+    Raises:
+        ToolchainError: there is no working C++ compiler, too few cores, or the program failed.
+    """
+    facts = cpu_facts()
+    path = cache_dir / f"ceilings-{facts.id}-t{threads}-{_version()}.json"
+    with contextlib.suppress(OSError, ValidationError):
+        cached = _ADAPTER.validate_json(path.read_bytes())
+        if not _worth_another_try(cached):
+            return cached
+    ceilings = _measure(facts, threads)
+    cache_dir.mkdir(parents=True, exist_ok=True)
+    # Written whole, then renamed: parallel runs share this folder.
+    descriptor, partial = tempfile.mkstemp(dir=cache_dir, prefix=".ceilings-", suffix=".json")
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(_ADAPTER.dump_json(ceilings, indent=2))
+    os.replace(partial, path)
+    return ceilings
+
+
+def peak_flops(ceilings: Ceilings, dtype: str, *, theoretical: bool = False) -> float | None:
+    """Operations per second at `dtype`'s arithmetic, None where it was not measured."""
+    return (ceilings.theoretical_flops if theoretical else ceilings.flops).get(dtype)
+
+
+def peak_bytes(ceilings: Ceilings, *, theoretical: bool = False) -> float:
+    """Memory bandwidth, bytes per second: the better of copying and reading.
+
+    `work.bytes` does not say how much of it is written, so a kernel is held to the higher of the two. Calling a
+    reduction near its peak because it beats a copy would stop a search too early.
+    """
+    return ceilings.theoretical_bytes if theoretical else max(ceilings.copy_bytes, ceilings.read_bytes)
+
+
+def cache_fill_bytes(ceilings: Ceilings) -> float | None:
+    """Bandwidth from the second-level cache, bytes per second: what refills the first level. None if not measured."""
+    text = ceilings.provenance.get("read_l2_bytes")
+    return float(text) if text is not None else None
+
+
+def _version() -> str:
+    return f"v{_VERSION}-{hashlib.sha256(_SOURCE.read_bytes()).hexdigest()[:8]}"
+
+
+def _worth_another_try(ceilings: Ceilings) -> bool:
+    if not ceilings.provenance.get("unsettled"):
+        return False
+    try:
+        measured = datetime.datetime.fromisoformat(ceilings.provenance["date"])
+    except (KeyError, ValueError):
+        return True
+    return datetime.datetime.now(datetime.timezone.utc) - measured > _RETRY_AFTER
+
+
+def _measure(facts: DeviceFacts, threads: int) -> Ceilings:
+    start = time.monotonic()
+    try:
+        cores = pinned_cores(threads)
+    except ValueError as error:
+        raise ToolchainError(f"ceilings cannot be measured: {error}") from error
+    compiler = shutil.which("g++") or shutil.which("clang++")
+    if compiler is None:
+        raise ToolchainError("ceilings cannot be measured: neither g++ nor clang++ is on PATH; install one")
+    with tempfile.TemporaryDirectory(prefix="roofclimb-ceilings-") as folder:
+        program = str(Path(folder) / "ceilings")
+        _run("compiling the ceilings program", [compiler, *_FLAGS, str(_SOURCE), "-o", program], timeout_s=60)
+        sizes = (_buffer_bytes(facts), facts.l1d_bytes or 32 << 10, facts.l2_bytes or 256 << 10)
+        text = _run("measuring ceilings", [program, *(str(n) for n in (*sizes, *cores))], timeout_s=60)
+    rates, unsettled = parse_rates(text)
+    banner = _run("asking the compiler's version", [compiler, "--version"], timeout_s=10).splitlines()
+    return _ceilings(
+        rates,
+        threads,
+        {
+            "device": facts.id,
+            "device_name": facts.name,
+            "cores": ",".join(str(core) for core in cores),
+            "compiler": banner[0] if banner else compiler,
+            "flags": " ".join(_FLAGS),
+            "buffer_bytes": str(sizes[0]),
+            "method": "best of repeats; copy: library, plain and streaming stores, read + written bytes counted; "
+            "FMA counted as two, fastest of 128, 256 and 512 bits where the CPU has them; "
+            f"theoretical: {MARGIN:g} x the best of any width or cache level",
+            "unsettled": ", ".join(unsettled),
+            "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+            "seconds": f"{time.monotonic() - start:.2f}",
+        },
+    )
+
+
+def parse_rates(text: str) -> tuple[dict[tuple[str, str], float], tuple[str, ...]]:
+    """Parse the native program's lines, `name one|all rate spread`: rates per second, and which did not settle.
+
+    Raises:
+        ToolchainError: a line that is none.
+    """
+    rates: dict[tuple[str, str], float] = {}
+    unsettled: list[str] = []
+    for line in text.splitlines():
+        try:
+            name, cores, rate, spread = line.split()
+            rates[name, cores] = float(rate)
+            if float(spread) > _SETTLED:
+                unsettled.append(f"{name} ({cores})")
+        except ValueError as error:
+            raise ToolchainError(f"the ceilings program printed a line that is no measurement: {line!r}") from error
+    return rates, tuple(unsettled)
+
+
+def _ceilings(rates: Rates, threads: int, provenance: Mapping[str, str]) -> Ceilings:
+    scope = "all" if threads > 1 else "one"
+
+    def best(names: tuple[str, ...], cores: str) -> float:
+        found = [rates[name, cores] for name in names if (name, cores) in rates]
+        if not found or max(found) <= 0:
+            raise ToolchainError(f"the ceilings program did not measure any of {', '.join(names)}")
+        return max(found)
+
+    def widths(dtype: str) -> tuple[str, ...]:
+        return tuple(f"{dtype}_{width}" for width in _WIDTHS)
+
+    def theoretical(names: tuple[str, ...]) -> float:
+        return MARGIN * max(best(names, scope), threads * best(names, "one"))
+
+    flops = {dtype: best(widths(dtype), scope) for dtype in ("float32", "float64")}
+    # By width too: a kernel built for AVX2 is held to the best of all widths, and people want to see what that costs.
+    by_name = {f"{name}_{_unit(name)}": f"{rate:.6g}" for (name, cores), rate in rates.items() if cores == scope}
+    one_core = {
+        "one_core_copy_bytes": f"{best(_COPIES, 'one'):.6g}",
+        "one_core_read_bytes": f"{best(('read_memory',), 'one'):.6g}",
+        **{f"one_core_{dtype}_flops": f"{best(widths(dtype), 'one'):.6g}" for dtype in flops},
+    }
+    return Ceilings(
+        copy_bytes=best(_COPIES, scope),
+        read_bytes=best(("read_memory",), scope),
+        flops=flops,
+        theoretical_flops={dtype: theoretical(widths(dtype)) for dtype in flops},
+        theoretical_bytes=theoretical((*_COPIES, "read_memory", "read_l1", "read_l2")),
+        provenance={**provenance, **one_core, **by_name},
+    )
+
+
+def _unit(name: str) -> str:
+    return "flops" if name.startswith("float") else "bytes"
+
+
+def _buffer_bytes(facts: DeviceFacts) -> int:
+    """Two buffers of this size: four times the last-level cache, at most 512 MiB and an eighth of the memory."""
+    last_level = facts.l3_bytes or facts.l2_bytes or 32 << 20
+    size = min(max(4 * last_level, 64 << 20), 512 << 20, (facts.memory_bytes or 4 << 30) // 8)
+    return size // 4096 * 4096
+
+
+def _run(what: str, argv: list[str], timeout_s: float) -> str:
+    try:
+        done = run_process(argv, timeout_s=timeout_s)
+    except OSError as error:
+        raise ToolchainError(f"{what}: {argv[0]} cannot be started ({error})") from error
+    if done.timed_out:
+        raise ToolchainError(f"{what}: {argv[0]} took longer than {timeout_s:g} s")
+    if done.returncode != 0:
+        log = (done.stderr or done.stdout).strip().splitlines() or ["no output"]
+        raise ToolchainError(f"{what}: {argv[0]} failed with exit code {done.returncode}: {log[-1]}")
+    return done.stdout
