@@ -17,7 +17,6 @@ import contextlib
 import datetime
 import hashlib
 import os
-import shutil
 import tempfile
 import time
 from collections.abc import Mapping
@@ -25,6 +24,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
+from backends.host_compiler import disk_error, find_compiler, search_path
 from backends.process import run_process
 from backends.types import ToolchainError
 from profiling.device import DeviceFacts, cpu_facts, pinned_cores
@@ -51,7 +51,8 @@ def measure_ceilings(cache_dir: Path, threads: int) -> Ceilings:
     be read is measured anew, and so is an unsettled one after an hour.
 
     Raises:
-        ToolchainError: there is no working C++ compiler, too few cores, or the program failed.
+        ToolchainError: there is no working C++ compiler, too few cores, the program failed, or `cache_dir` cannot be
+            written.
     """
     facts = cpu_facts()
     path = cache_dir / f"ceilings-{facts.id}-t{threads}-{_version()}.json"
@@ -60,12 +61,15 @@ def measure_ceilings(cache_dir: Path, threads: int) -> Ceilings:
         if not _worth_another_try(cached):
             return cached
     ceilings = _measure(facts, threads)
-    cache_dir.mkdir(parents=True, exist_ok=True)
-    # Written whole, then renamed: parallel runs share this folder.
-    descriptor, partial = tempfile.mkstemp(dir=cache_dir, prefix=".ceilings-", suffix=".json")
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(_ADAPTER.dump_json(ceilings, indent=2))
-    os.replace(partial, path)
+    try:
+        cache_dir.mkdir(parents=True, exist_ok=True)
+        # Written whole, then renamed: parallel runs share this folder.
+        descriptor, partial = tempfile.mkstemp(dir=cache_dir, prefix=".ceilings-", suffix=".json")
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(_ADAPTER.dump_json(ceilings, indent=2))
+        os.replace(partial, path)
+    except OSError as error:
+        raise disk_error(error, cache_dir) from error
     return ceilings
 
 
@@ -109,16 +113,13 @@ def _measure(facts: DeviceFacts, threads: int) -> Ceilings:
         cores = pinned_cores(threads)
     except ValueError as error:
         raise ToolchainError(f"ceilings cannot be measured: {error}") from error
-    compiler = shutil.which("g++") or shutil.which("clang++")
-    if compiler is None:
-        raise ToolchainError("ceilings cannot be measured: neither g++ nor clang++ is on PATH; install one")
+    compiler = find_compiler()
     with tempfile.TemporaryDirectory(prefix="roofclimb-ceilings-") as folder:
         program = str(Path(folder) / "ceilings")
-        _run("compiling the ceilings program", [compiler, *_FLAGS, str(_SOURCE), "-o", program], timeout_s=60)
+        _run("compiling the ceilings program", [*compiler.argv, *_FLAGS, str(_SOURCE), "-o", program], timeout_s=60)
         sizes = (_buffer_bytes(facts), facts.l1d_bytes or 32 << 10, facts.l2_bytes or 256 << 10)
         text = _run("measuring ceilings", [program, *(str(n) for n in (*sizes, *cores))], timeout_s=60)
     rates, unsettled = parse_rates(text)
-    banner = _run("asking the compiler's version", [compiler, "--version"], timeout_s=10).splitlines()
     return _ceilings(
         rates,
         threads,
@@ -126,7 +127,7 @@ def _measure(facts: DeviceFacts, threads: int) -> Ceilings:
             "device": facts.id,
             "device_name": facts.name,
             "cores": ",".join(str(core) for core in cores),
-            "compiler": banner[0] if banner else compiler,
+            "compiler": compiler.version,
             "flags": " ".join(_FLAGS),
             "buffer_bytes": str(sizes[0]),
             "method": "best of repeats; copy: library, plain and streaming stores, read + written bytes counted; "
@@ -204,7 +205,7 @@ def _buffer_bytes(facts: DeviceFacts) -> int:
 
 def _run(what: str, argv: list[str], timeout_s: float) -> str:
     try:
-        done = run_process(argv, timeout_s=timeout_s)
+        done = run_process(argv, timeout_s=timeout_s, env={"PATH": search_path()})
     except OSError as error:
         raise ToolchainError(f"{what}: {argv[0]} cannot be started ({error})") from error
     if done.timed_out:

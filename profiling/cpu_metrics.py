@@ -76,10 +76,10 @@ RULES: Mapping[str, Rule] = {
         "memory", "ratio", "low", 0, 1, "Bytes that missed the last-level cache per second, over memory bandwidth."
     ),
     "cache_fill_fraction": Rule(
-        "memory", "ratio", "low", 0, 1, "Bytes that missed the first-level cache per second, over second-level bandwidth."
+        "memory", "ratio", "low", 0, 1, "Bytes missing the first-level cache per second, over second-level bandwidth."
     ),
     "instructions_per_flop": Rule(
-        "compute", "inst/flop", "low", 0.1, 2, "Instructions executed for each floating-point operation of the work.", "log"
+        "compute", "inst/flop", "low", 0.1, 2, "Instructions executed per floating-point operation of the work.", "log"
     ),
     "instructions_per_byte": Rule(
         "latency", "inst/byte", "low", 0.05, 2, "Instructions executed for each byte the work must move.", "log"
@@ -94,7 +94,7 @@ RULES: Mapping[str, Rule] = {
         "memory", "ratio", "low", 0.05, 0.8, "Last-level cache misses over accesses that got past the levels before it."
     ),
     "llc_miss_bytes_ratio": Rule(
-        "memory", "ratio", "low", 1.1, 16, "Bytes that missed the last-level cache over the least bytes of the work.", "log"
+        "memory", "ratio", "low", 1.1, 16, "Bytes missing the last-level cache over the least bytes of the work.", "log"
     ),
     "branch_mispredict_rate": Rule(
         "latency", "ratio", "low", 0.005, 0.1, "Mispredicted branches over branches."
