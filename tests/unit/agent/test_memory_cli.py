@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memory.store import Store
+from tests.unit.memory.records import record
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    url = f"sqlite:///{tmp_path}/memory.db"
+    with Store(url) as store:
+        store.add(
+            [
+                record("tiling", "simd", parameters={"tiling": {"bm": 64}}, lesson="Tile for L2"),
+                record("prefetch", outcome="negative", effect=0.97, iteration=2),
+                record("unroll", outcome="rejected", reason="build: no such intrinsic", iteration=3),
+            ]
+        )
+    return url
+
+
+def memory(*arguments: str, cwd: Path = ROOT, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    program = "from agent.memory_cli import memory_group; memory_group()"
+    command = [sys.executable, "-c", program, *arguments]
+    return subprocess.run(command, cwd=cwd, input=stdin, capture_output=True, text=True, timeout=60, check=False)
+
+
+def as_json(done: subprocess.CompletedProcess[str]) -> Any:
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("\n") == 1
+    return json.loads(done.stdout)
+
+
+def test_list_shows_each_record_with_its_evidence(url: str) -> None:
+    lines = memory("list", "--url", url).stdout.splitlines()
+    assert len(lines) == 3
+    assert "tiling + simd: 1.50x [1.48, 1.52] on gemm/cpp/x86_64/1e8" in lines[0]
+    assert "rejected  unroll: rejected: build: no such intrinsic" in lines[2]
+
+
+def test_list_json_is_one_object_and_filters(url: str) -> None:
+    listed = as_json(memory("list", "--url", url, "--json"))
+    assert [entry["outcome"] for entry in listed["records"]] == ["positive", "negative", "rejected"]
+    assert listed["records"][0]["strategy"] == {"methods": ["tiling", "simd"], "parameters": {"tiling": {"bm": 64}}}
+    assert listed["records"][2]["effect"] is None
+    narrowed = as_json(memory("list", "--url", url, "--json", "--outcome", "negative", "--method", "prefetch"))
+    assert [entry["iteration"] for entry in narrowed["records"]] == [2]
+    assert as_json(memory("list", "--url", url, "--json", "--family", "softmax"))["records"] == []
+    assert as_json(memory("list", "--url", url, "--json", "--limit", "1"))["records"][0]["iteration"] == 3
+
+
+def test_listing_before_the_first_run_is_empty_and_makes_no_file(tmp_path: Path) -> None:
+    done = memory("list", "--url", f"sqlite:///{tmp_path}/none.db", "--json")
+    assert as_json(done)["records"] == []
+    assert "no strategy memory at" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_show_has_the_whole_record(url: str) -> None:
+    shown = as_json(memory("show", "1", "--url", url, "--json"))
+    assert (shown["id"], shown["lesson"], shown["versions"]["g++"]) == (1, "Tile for L2", "12.2.0")
+    text = memory("show", "1", "--url", url).stdout
+    assert shown["fingerprint"] in text
+    assert "Tile for L2" in text
+
+
+def test_show_of_nothing_ends_with_2_and_one_line(url: str) -> None:
+    done = memory("show", "99", "--url", url, "--json")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"Error: no record 99 in {url}; `memory list` shows the ids\n"
+
+
+def test_export_and_import_move_a_memory(url: str, tmp_path: Path) -> None:
+    file, other = tmp_path / "out.json", f"sqlite:///{tmp_path}/other/memory.db"
+    exported = as_json(memory("export", str(file), "--url", url, "--json"))
+    assert exported == {"url": url, "file": str(file), "records": 3}
+    assert memory("export", "--url", url).stdout == file.read_text()
+    assert as_json(memory("import", str(file), "--url", other, "--json")) == {"url": other, "imported": 3, "known": 0}
+    again = as_json(memory("import", "-", "--url", other, "--json", stdin=file.read_text()))
+    assert (again["imported"], again["known"]) == (0, 3)
+    assert memory("export", "--url", other).stdout == file.read_text()
+
+
+def test_a_bad_import_names_the_place_and_writes_nothing(url: str, tmp_path: Path) -> None:
+    bad, other = tmp_path / "bad.json", tmp_path / "other.db"
+    bad.write_text(memory("export", "--url", url).stdout.replace('"effect": 0.97', '"effect": -1'))
+    done = memory("import", str(bad), "--url", f"sqlite:///{other}")
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"Error: {bad}: entry 1, field effect: ")
+    assert done.stderr.count("\n") == 1
+    assert not other.exists()
+
+
+def test_a_backup_that_cannot_be_written_leaves_the_old_one(url: str, tmp_path: Path) -> None:
+    done = memory("export", "/proc/none/out.json", "--url", url)
+    assert done.returncode == 2
+    assert done.stderr == "Error: cannot write /proc/none/out.json: No such file or directory\n"
+
+
+def test_exporting_a_memory_that_is_not_there_fails(tmp_path: Path) -> None:
+    """A backup script with a typing error would back up nothing, night after night."""
+    done = memory("export", str(tmp_path / "out.json"), "--url", f"sqlite:///{tmp_path}/typo.db")
+    assert done.returncode == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_broken_database_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "memory.db").write_text("garbage " * 100)
+    done = memory("list", "--url", f"sqlite:///{tmp_path}/memory.db", "--json")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1
+    assert "file is not a database" in done.stderr
+
+
+def test_the_default_memory_is_in_the_working_directory(tmp_path: Path) -> None:
+    with Store(f"sqlite:///{tmp_path}/.roofclimb/memory.db") as store:
+        store.add([record()])
+    assert len(as_json(memory("list", "--json", cwd=tmp_path))["records"]) == 1
+
+
+def test_help_does_not_wait_for_the_database_library() -> None:
+    program = "import sys, agent.memory_cli; print(sorted({'sqlalchemy', 'pydantic'} & sys.modules.keys()))"
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
