@@ -14,7 +14,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Literal
 
@@ -77,7 +77,7 @@ def profile_cpu(
     time_ms: float,
     work: Work,
     ceilings: Ceilings,
-    mix: Mapping[str, int | float] | None,
+    mix: Mapping[str, int | float | str] | None,
     dtype: str,
     timeout_s: float,
 ) -> Profile:
@@ -109,8 +109,12 @@ def profile_cpu(
     except CountersUnavailableError as error:
         return Profile("counted", "degraded", certain + rest, f"counted work only: {error}")
     counted = count_metrics(counts, time_ms, work, ceilings, dtype)
-    better = f"; {source.reason}" if source.reason else ""
-    return Profile(source.name, "full", certain + counted + rest, note + better)
+    missing = [field.name for field in fields(counts) if getattr(counts, field.name) is None]
+    if missing:
+        note += f"; not counted: {', '.join(missing)}"
+    if source.reason:
+        note += f"; {source.reason}"
+    return Profile(source.name, "full", certain + counted + rest, note)
 
 
 def perf_counts(solo: Sequence[str], empty: Sequence[str], *, timeout_s: float) -> tuple[Counts, str]:
@@ -217,7 +221,7 @@ def _perf_totals(
     text = out.read_text(errors="replace") if out.exists() else ""
     found = parse_perf_csv(text)
     if "instructions" in events and not found.get("instructions"):
-        refused = re.search(r"^.*(?:not permitted|limited|denied|paranoid).*$", done.stderr, re.MULTILINE)
+        refused = re.search(r"^.*(?:not permitted|[Pp]ermission|limited|denied|paranoid).*$", done.stderr, re.MULTILINE)
         if refused:
             raise CountersUnavailableError(f"perf may not read counters ({refused[0].strip()})")
         _check("perf", done)

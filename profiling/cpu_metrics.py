@@ -195,16 +195,16 @@ def count_metrics(counts: Counts, time_ms: float, work: Work, ceilings: Ceilings
     return tuple(metric(name, value, distance=by) for name, value, by in rows if value is not None)
 
 
-def mix_metrics(mix: Mapping[str, int | float] | None, dtype: str) -> tuple[Metric, ...]:
+def mix_metrics(instruction_mix: Mapping[str, int | float | str] | None, dtype: str) -> tuple[Metric, ...]:
     """What the instructions in the kernel's loops say.
 
     Args:
-        mix: counts from the disassembly: `scalar_float`, `vector_128`, `vector_256`, `vector_512` (floating-point
-            instructions by width), `fma`, `divisions`, `gathers`, `calls_in_loops`. An absent key was not counted.
+        instruction_mix: counts in loops from the disassembly: `scalar_float`, `vector_128`, `vector_256`, `vector_512`
+            (floating-point instructions by width), `fma`, `divisions`, `gathers`, `calls_in_loops`. An absent key was
+            not counted; others are ignored.
         dtype: the arithmetic, for the width of a scalar instruction.
     """
-    if mix is None:
-        return ()
+    mix = {name: count for name, count in (instruction_mix or {}).items() if not isinstance(count, str)}
     widths = [mix.get(key) for key in ("scalar_float", "vector_128", "vector_256", "vector_512")]
     known = [count for count in widths if count is not None]
     floats = sum(known) if len(known) == len(widths) else None

@@ -108,8 +108,8 @@ def axis_budget(headroom: Headroom, methods: int, axis_cap: int) -> dict[Axis, i
     """How many methods a plan may spend on each axis.
 
     Slots go in proportion to headroom by largest remainder, at most `axis_cap` each; what a capped axis cannot take
-    goes to the others. An axis under `LEAST_SHARE` gets none as long as the others can take its slots; one with no headroom
-    at all never gets any. So the sum may be less than `methods`, and is zero where there is no headroom on any axis.
+    goes to the others. An axis under `LEAST_SHARE` gets none as long as the others can take its slots; one with no
+    headroom at all never gets any. So the sum may be less than `methods`, and is zero where no axis has any headroom.
     """
     shares = {axis: headroom.of(axis) for axis in AXES if headroom.of(axis) > 0}
     budget: dict[Axis, int] = dict.fromkeys(AXES, 0)
