@@ -202,9 +202,25 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
     data = _parse(text, str(path))
     if not isinstance(data, dict):
         raise ConfigError(f"{path}: holds no mapping; a task file starts with `task:`")
+    return _resolve(validate(with_overrides(data, overrides), str(path)), path.resolve().parent)
+
+
+def with_overrides(data: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+    """The data with `section.key=value` strings applied, values in YAML. Raises ConfigError."""
     for override in overrides:
         _override(data, override)
-    return _resolve(validate(data, str(path)), path.resolve().parent)
+    return data
+
+
+def parse_assignments(texts: Sequence[str], option: str) -> dict[str, Any]:
+    """`M=512` strings to a mapping, values in YAML. Raises ConfigError naming `option`."""
+    values: dict[str, Any] = {}
+    for text in texts:
+        name, separator, value = text.partition("=")
+        if not separator or not name:
+            raise ConfigError(f"{option} {text}: write it as NAME=VALUE, e.g. {option} M=512")
+        values[name] = _parse(value, f"{option} {text}")
+    return values
 
 
 def validate(data: Mapping[str, Any], where: str) -> Config:
@@ -301,4 +317,13 @@ def _resolve(config: Config, folder: Path) -> Config:
     if llm is not None:
         names = ("api_key_file", "answers", "record", "prices")
         llm = llm.model_copy(update={name: absolute(getattr(llm, name)) for name in names})
-    return config.model_copy(update={"task": task, "llm": llm, "output": config.output.absolute()})
+    memory = config.memory.model_copy(update={"url": _absolute_sqlite(config.memory.url)})
+    return config.model_copy(update={"task": task, "llm": llm, "memory": memory, "output": config.output.absolute()})
+
+
+def _absolute_sqlite(url: str) -> str:
+    """A run resumed from another folder keeps its memory."""
+    scheme, separator, path = url.partition(":///")
+    if not separator or not scheme.startswith("sqlite") or path in ("", ":memory:"):
+        return url
+    return f"{scheme}:///{Path(path).absolute()}"

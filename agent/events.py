@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
@@ -57,6 +57,7 @@ class RunStarted(Event):
     backend: str
     provider: str
     model: str
+    suffix: str = ".cpp"
 
 
 class SessionStarted(Event):
@@ -323,8 +324,3 @@ AnyEvent = Annotated[
     Field(discriminator="type"),
 ]
 EVENT: TypeAdapter[AnyEvent] = TypeAdapter(AnyEvent)
-
-
-def as_json(value: Any) -> Any:
-    """Plain JSON data of a dataclass or model, for artefacts."""
-    return TypeAdapter(type(value)).dump_python(value, mode="json")

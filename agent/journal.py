@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import threading
 import time
 from collections.abc import Callable
 from datetime import datetime, timezone
@@ -70,6 +71,7 @@ class Journal:
         self._before_s = self.events[-1].elapsed_s if self.events else 0.0
         self._started = time.monotonic()
         self._listeners: list[Listener] = []
+        self._lock = threading.RLock()
 
     @property
     def elapsed_s(self) -> float:
@@ -99,6 +101,10 @@ class Journal:
         Raises:
             UnfitEnvironment: the disk is full or the folder cannot be written.
         """
+        with self._lock:
+            return self._append(event)
+
+    def _append(self, event: E) -> E:
         stamp = {
             "seq": len(self.events),
             "at": datetime.now(timezone.utc).isoformat(timespec="milliseconds"),

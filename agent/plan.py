@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from memory.recall import blocked_by
-from prompts.catalogue import Catalogue, Method
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from memory.fingerprint import fingerprint
+from memory.recall import blocked_by
 from memory.types import Advice, Recall, Strategy
 from profiling.types import AXES, Axis, Metric, Profile
+from prompts.catalogue import Catalogue, Method
 
 # A quoted value counts as the profile's when it is within 1% (or one unit of the last of 3 digits) of it.
 _QUOTE_TOLERANCE = 0.01

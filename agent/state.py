@@ -125,7 +125,7 @@ class State(_Part):
 
 def fold(events: Iterable[AnyEvent]) -> State:
     """The state after these events."""
-    builder = _Builder()
+    builder = StateFold()
     for event in events:
         builder.take(event)
     return builder.state
@@ -141,14 +141,16 @@ def write_state(state: State, folder: Path) -> None:
     temporary.replace(folder / "state.json")
 
 
-class _Builder:
-    """Applies one event at a time; `_on_<type>` handles the types that change the state."""
+class StateFold:
+    """The state after each event it took; `_on_<type>` handles the types that change it."""
 
     def __init__(self) -> None:
         self.state = State()
         self._open: dict[str, ev.RequestSent] = {}
+        self._suffix = ""
 
     def take(self, event: AnyEvent) -> None:
+        """Apply the next event."""
         handler = getattr(self, f"_on_{event.type}", None)
         if handler is not None:
             handler(event)
@@ -158,6 +160,7 @@ class _Builder:
         self.state = self.state.model_copy(update=changes)
 
     def _on_run_started(self, event: ev.RunStarted) -> None:
+        self._suffix = event.suffix
         self._set(run_id=event.run_id, version=event.version, task=event.task, backend=event.backend)
 
     def _on_session_started(self, _: ev.SessionStarted) -> None:
@@ -183,7 +186,9 @@ class _Builder:
         timing = None if isinstance(outcome, Rejected) else outcome.timing
         if event.branch == "baseline":
             if timing is not None:
-                self._set(baseline_ms=timing.median_ms, best_ms=timing.median_ms, best_file="baseline")
+                self._set(
+                    baseline_ms=timing.median_ms, best_ms=timing.median_ms, best_file=f"baseline/kernel{self._suffix}"
+                )
             return
         status = "rejected" if isinstance(outcome, Rejected) else outcome.verdict
         self._branch(
@@ -221,7 +226,7 @@ class _Builder:
         if event.accepted:
             self._set(
                 best_ms=champion.median_ms,
-                best_file=f"iterv{event.iteration}",
+                best_file=f"iterv{event.iteration}/kernel{self._suffix}",
                 best_from=f"iteration {event.iteration}, {event.branch}",
             )
 
@@ -281,7 +286,7 @@ class _Builder:
 
     def _on_run_ended(self, event: ev.RunEnded) -> None:
         notes = (*self.state.notes, event.note) if event.note else self.state.notes
-        self._set(status="finished", stop_reason=event.stop_reason, best_file="best", notes=notes)
+        self._set(status="finished", stop_reason=event.stop_reason, best_file=f"best/kernel{self._suffix}", notes=notes)
 
     def _on_paused(self, event: ev.Paused) -> None:
         self._set(status=event.status, stop_reason=event.reason)

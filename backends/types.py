@@ -150,6 +150,8 @@ class Backend(Protocol):
 
     name: str
     suffix: str
+    compile_line: str
+    """Compiler and its fixed flags, as prompts show them."""
 
     def toolchain(self) -> Mapping[str, str]:
         """Tool names to version lines of what this backend uses. Raises ToolchainError (what is missing, what to do)."""

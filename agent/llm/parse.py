@@ -1,7 +1,7 @@
 """The one tolerant parser of answers: one JSON object, or the exact bytes of one kernel, out of what a model wrote.
 
-Tolerant of what surrounds the answer (fences, prose, reasoning), never of what is in it: the JSON is strict, the code is
-returned byte for byte, and an answer that was cut off is refused.
+Tolerant of what surrounds the answer (fences, prose), never of what is in it: the JSON is strict, the code is returned
+byte for byte, and an answer that was cut off is refused.
 """
 
 from __future__ import annotations
@@ -53,14 +53,16 @@ def extract_json(text: str) -> Mapping[str, Any]:
             continue
         if isinstance(value, dict):
             return value
-        failed.append((len(candidate), f"it is a {type(value).__name__}, not an object"))
+        raise Unreadable(f"the answer is a JSON {type(value).__name__}, not an object")
     if not failed:
         raise Unreadable("the answer holds no JSON object")
     raise Unreadable(f"the JSON object of the answer is not valid: {max(failed)[1]}")
 
 
 def _json_candidates(text: str) -> Iterator[str]:
-    yield text.strip() if text.lstrip()[0] in "{[" and text.rstrip()[-1] in "}]" else ""
+    whole = text.strip()
+    if whole[0] in "{[" and whole[-1] in "}]":
+        yield whole
     for block in _blocks(text):
         if block.closed and block.language == "json":
             yield block.content.strip()
@@ -184,8 +186,10 @@ def _blocks(text: str, family: frozenset[str] = frozenset()) -> list[_Block]:
             index += 1
             fence = _FENCE.match(line)
             if fence and fence["fence"].startswith(opening["fence"]) and not _in_comment("".join(content), family):
-                # A fence that names a language opens a block: this one was never closed.
                 closed = not fence["info"].strip()
+                if not closed:
+                    # A fence that names a language opens the next block: this one was never closed.
+                    index -= 1
                 break
             content.append(line[min(indent, len(line) - len(line.lstrip(" \t"))) :])
         blocks.append(_Block(language, "".join(content), closed))

@@ -1,0 +1,175 @@
+"""The one place that asks the model: intent on disk first, budget kept, each exchange saved as sent and received."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol, runtime_checkable
+
+from pydantic import JsonValue
+
+from agent.artefacts import plain, write_text
+from agent.budget import Budget
+from agent.errors import Interrupted, ModelUnusable, WaitingForAnswer
+from agent.events import ReplyReceived, RequestFailed, RequestSent
+from agent.journal import Journal
+from agent.llm.prices import estimate_tokens
+from agent.llm.recording import Recording, prompt_sha256
+from agent.llm.types import LLMError, Provider, Reply, Request, Step
+from agent.paths import iteration_folder
+from agent.state import fold
+
+# Between looks at the stop flag while requests are in flight: Ctrl-C answers within a second.
+_POLL_S = 0.2
+
+
+@runtime_checkable
+class Recorder(Protocol):
+    """A provider that keeps what a prompt was rendered from."""
+
+    def attach(self, step: Step, context: Mapping[str, object]) -> None:
+        """Give the context of a step before it is asked."""
+        ...
+
+
+@runtime_checkable
+class Recorded(Protocol):
+    """A provider that plays recordings."""
+
+    def recorded(self, step: Step) -> Recording | None:
+        """The recording of a step."""
+        ...
+
+
+class Asker:
+    """Asks through one provider, for one run."""
+
+    def __init__(self, provider: Provider, journal: Journal, budget: Budget, stopped: Callable[[], bool]) -> None:
+        self._provider = provider
+        self._journal = journal
+        self._budget = budget
+        self._stopped = stopped
+
+    def recorded_context(self, step: Step) -> Mapping[str, JsonValue] | None:
+        """What the recorded prompt of a step was rendered from; None when answers are not recordings."""
+        if not isinstance(self._provider, Recorded):
+            return None
+        recording = self._provider.recorded(step)
+        return None if recording is None else recording.context
+
+    def ask(self, request: Request, context: Mapping[str, object] | None = None) -> Reply:
+        """One reply.
+
+        Raises:
+            LLMError: `no-recording` alone; the caller rejects what it asked for.
+            ModelUnusable, WaitingForAnswer, BudgetExhausted, Interrupted: the run stops here.
+        """
+        answer = self.ask_all([request], context)[0]
+        if isinstance(answer, LLMError):
+            raise answer
+        return answer
+
+    def ask_all(
+        self, requests: Sequence[Request], context: Mapping[str, object] | None = None
+    ) -> list[Reply | LLMError]:
+        """Replies to all requests, asked for at once, in their order; a missing recording stands in its place."""
+        answers: dict[int, Reply | Exception] = {}
+        threads = [
+            # Daemon threads: a request that hangs must not keep an interrupted run from ending.
+            threading.Thread(target=self._into, args=(answers, i, request, context or {}), daemon=True)
+            for i, request in enumerate(requests)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            while thread.is_alive():
+                thread.join(_POLL_S)
+                if self._stopped():
+                    raise Interrupted("stopped while waiting for the model")
+        return _sort_out([answers[i] for i in range(len(requests))])
+
+    def _into(
+        self, answers: dict[int, Reply | Exception], index: int, request: Request, context: Mapping[str, object]
+    ) -> None:
+        try:
+            answers[index] = self._ask_one(request, context)
+        except Exception as error:  # every kind surfaces in the asking thread, by _sort_out
+            answers[index] = error
+
+    def _ask_one(self, request: Request, context: Mapping[str, object]) -> Reply:
+        key = request.step.name
+        done = self._journal.find(ReplyReceived, key)
+        if done is not None:
+            return done.reply
+        failed = self._journal.find(RequestFailed, key)
+        if failed is not None:
+            raise LLMError(failed.kind, failed.message)
+        reply = self._send(request, context)
+        self._save(request, reply)
+        step = request.step
+        self._journal.append(ReplyReceived(key=key, iteration=step.iteration, purpose=step.purpose, reply=reply))
+        return reply
+
+    def _send(self, request: Request, context: Mapping[str, object]) -> Reply:
+        worst_usd = self._provider.worst_case_usd(request)
+        worst_tokens = estimate_tokens(request.system + request.user) + request.max_output_tokens
+        self._budget.reserve(fold(self._journal.events).cost, worst_usd, worst_tokens)
+        step = request.step
+        try:
+            self._journal.append(
+                RequestSent(
+                    key=step.name,
+                    iteration=step.iteration,
+                    purpose=step.purpose,
+                    prompt_sha256=prompt_sha256(request),
+                    worst_usd=worst_usd,
+                    worst_tokens=worst_tokens,
+                )
+            )
+            if isinstance(self._provider, Recorder):
+                self._provider.attach(step, {name: plain(value) for name, value in context.items()})
+            return self._provider.complete(request)
+        except LLMError as error:
+            failed = RequestFailed(
+                key=step.name, iteration=step.iteration, purpose=step.purpose, kind=error.kind, message=str(error)
+            )
+            # Only a missing recording stays: all else is asked again when the run is resumed.
+            self._journal.append(
+                failed
+                if error.kind == "no-recording"
+                else failed.model_copy(update={"key": _again(self._journal, step)})
+            )
+            raise
+        finally:
+            self._budget.release(worst_usd, worst_tokens)
+
+    def _save(self, request: Request, reply: Reply) -> None:
+        folder = iteration_folder(self._journal.folder, request.step.iteration) / "prompts"
+        name = request.step.name
+        write_text(folder / f"{name}.prompt.md", f"{request.system}\n\n---\n\n{request.user}")
+        write_text(folder / f"{name}.reply.md", reply.text)
+
+
+def _again(journal: Journal, step: Step) -> str:
+    return f"{step.name}#{len(journal.all(RequestFailed))}"
+
+
+def _sort_out(answers: list[Reply | Exception]) -> list[Reply | LLMError]:
+    """Raise what ends the run, worst first; leave missing recordings in place."""
+    sorted_out: list[Reply | LLMError] = []
+    waiting: list[str] = []
+    for answer in answers:
+        if isinstance(answer, LLMError):
+            if answer.kind == "waiting":
+                waiting.append(str(answer))
+            elif answer.kind != "no-recording":
+                raise ModelUnusable(f"the language model cannot be used: {answer}") from answer
+            sorted_out.append(answer)
+        elif isinstance(answer, Exception):
+            raise answer
+        else:
+            sorted_out.append(answer)
+    if waiting:
+        more = f" (and {len(waiting) - 1} more)" if len(waiting) > 1 else ""
+        raise WaitingForAnswer(f"{waiting[0]}{more}; then `python -m agent resume` the run")
+    return sorted_out

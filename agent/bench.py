@@ -1,0 +1,171 @@
+"""`bench`: one kernel built, verified and timed; its speedup over the reference and over the baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from profiling.harness.harness import Harness
+
+from agent.config import Config, load_config, parse_assignments, validate, with_overrides
+from agent.errors import ConfigError, HarnessBroken, UnfitEnvironment
+from agent.paths import cache_folder, find_config
+from agent.stages.branches import foreign_rejection, signature_rejection
+from agent.task import Task, limits, measure_settings, prepare_task, work_of
+from backends.types import Built, Rejected, ToolchainError
+from profiling.ceilings import measure_ceilings
+from profiling.headroom import floor_ms
+from profiling.types import Comparison, Evaluation, HarnessFault, TaskCheck, TaskError
+
+
+@dataclass(frozen=True, slots=True)
+class Benched:
+    """What one bench found."""
+
+    outcome: Evaluation | Rejected
+    check: TaskCheck | None
+    against_baseline: Comparison | None
+
+
+def bench_kernel(
+    kernel: Path, ref: Path | None, dims: Sequence[str], scalars: Sequence[str], overrides: Sequence[str]
+) -> tuple[Mapping[str, Any], str]:
+    """Bench a kernel without a task file.
+
+    Raises:
+        ConfigError, UnfitEnvironment, HarnessBroken: as the exit codes say.
+    """
+    for what, path in (("kernel", kernel), ("reference", ref)):
+        if path is not None and not path.is_file():
+            raise ConfigError(f"{path}: no such {what} file")
+    task: dict[str, Any] = {
+        "name": "bench",
+        "baseline": str(kernel.absolute()),
+        "dims": parse_assignments(dims, "--dim"),
+        "scalars": parse_assignments(scalars, "--scalar"),
+    }
+    if ref is not None:
+        task["reference"] = str(ref.absolute())
+    config = validate(with_overrides({"task": task}, overrides), "bench")
+    return _report(config, *_bench(config, None))
+
+
+def bench_config(name: str, candidate: Path | None, overrides: Sequence[str]) -> tuple[Mapping[str, Any], str]:
+    """Bench a task's baseline, or another kernel of the task.
+
+    Raises:
+        ConfigError, UnfitEnvironment, HarnessBroken: as the exit codes say.
+    """
+    config = load_config(find_config(name), overrides)
+    if candidate is not None and not candidate.is_file():
+        raise ConfigError(f"{candidate}: no such kernel file")
+    return _report(config, *_bench(config, candidate))
+
+
+def _bench(config: Config, candidate: Path | None) -> tuple[Task, Benched]:
+    task = prepare_task(config)
+    cache = cache_folder()
+    try:
+        ceilings = measure_ceilings(cache / "ceilings", config.device.threads)
+        suspect = floor_ms(work_of(task, None), ceilings, task.dtype, theoretical=True)
+        settings = measure_settings(config, suspect)
+        with Harness(task.problem, settings, limits(config), cache / "harness") as harness:
+            return task, _measure(task, harness, cache / "builds", candidate)
+    except TaskError as error:
+        raise ConfigError(str(error)) from None
+    except ToolchainError as error:
+        raise UnfitEnvironment(str(error)) from None
+    except HarnessFault as fault:
+        raise HarnessBroken(f"the harness failed: {fault}") from fault
+
+
+def _measure(task: Task, harness: Harness, cache: Path, candidate: Path | None) -> Benched:
+    baseline = task.backend.build(task.baseline, task.spec, cache)
+    if candidate is None:
+        if isinstance(baseline, Rejected):
+            return Benched(baseline, None, None)
+        return _measure_alone(task, harness, baseline)
+    if isinstance(baseline, Rejected):
+        raise ConfigError(f"the baseline {task.baseline} does not build: {baseline.reason}")
+    check = harness.check_task(baseline.artifact) if task.problem.reference else None
+    built = _build_candidate(task, candidate, cache)
+    if isinstance(built, Rejected):
+        return Benched(built, check, None)
+    outcome = harness.evaluate(built.artifact)
+    compared = harness.compare(baseline.artifact, built.artifact) if outcome.verdict == "pass" else None
+    return Benched(outcome, check, compared)
+
+
+def _measure_alone(task: Task, harness: Harness, built: Built) -> Benched:
+    """The kernel is its own baseline: that it is wrong is a verdict, that its task is unfit an error."""
+    rejected = foreign_rejection(built, task.config.task.allow.libraries)
+    if rejected is not None:
+        return Benched(rejected, None, None)
+    if task.problem.reference is None:
+        return Benched(harness.evaluate(built.artifact), None, None)
+    outcome = harness.evaluate(built.artifact)
+    check = harness.check_task(built.artifact) if outcome.verdict == "pass" else None
+    return Benched(outcome, check, None)
+
+
+def _build_candidate(task: Task, candidate: Path, cache: Path) -> Built | Rejected:
+    rejected = signature_rejection(task, candidate)
+    if rejected is not None:
+        return rejected
+    built = task.backend.build(candidate, task.spec, cache)
+    if isinstance(built, Rejected):
+        return built
+    return foreign_rejection(built, task.config.task.allow.libraries) or built
+
+
+def _report(config: Config, task: Task, benched: Benched) -> tuple[Mapping[str, Any], str]:
+    outcome, check = benched.outcome, benched.check
+    timing = outcome.timing if isinstance(outcome, Evaluation) else None
+    median = timing.median_ms if timing else None
+    reference = check.reference_ms if check else None
+    work = work_of(task, check)
+    compared = benched.against_baseline
+    result = {
+        "kernel": str(task.baseline),
+        "backend": task.backend.name,
+        "verdict": "fail" if isinstance(outcome, Rejected) else outcome.verdict,
+        "reason": f"{outcome.stage}: {outcome.reason}" if isinstance(outcome, Rejected) else outcome.reason,
+        "evidence": outcome.evidence if isinstance(outcome, Rejected) else None,
+        "median_ms": median,
+        "iqr_ms": timing.iqr_ms if timing else None,
+        "samples": len(timing.samples_ms) if timing else None,
+        "samples_ms": list(timing.samples_ms) if timing else None,
+        "outside_ms": timing.outside_ms if timing else None,
+        "l2": config.measure.l2,
+        "reference_ms": reference,
+        "speedup": _ratio(reference, median),
+        "speedup_over_baseline": compared.speedup if compared else None,
+        "speedup_over_baseline_interval": [compared.low, compared.high] if compared else None,
+        "gflops": _rate(work.flops, median),
+        "gbps": _rate(work.bytes, median),
+        "notes": list(task.notes),
+    }
+    return result, _text(result)
+
+
+def _ratio(over: float | None, under: float | None) -> float | None:
+    return None if over is None or not under else over / under
+
+
+def _rate(amount: float | None, ms: float | None) -> float | None:
+    """Giga-units per second."""
+    return None if amount is None or not ms else amount / ms / 1e6
+
+
+def _text(result: Mapping[str, Any]) -> str:
+    shown = ("verdict", "reason", "median_ms", "iqr_ms", "samples", "reference_ms", "speedup", "speedup_over_baseline")
+    lines = []
+    for name in (*shown, "gflops", "gbps"):
+        value = result[name]
+        if value is not None:
+            lines.append(f"{name:22} {value:.5g}" if isinstance(value, float) else f"{name:22} {value}")
+    if result["evidence"]:
+        lines.append(result["evidence"])
+    return "\n".join([*lines, *result["notes"]])

@@ -1,0 +1,62 @@
+"""`check`: what this machine can do, and whether a task's contract holds; no model is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from profiling.harness.harness import Harness
+
+from agent.artefacts import plain, write_json, write_text
+from agent.config import load_config
+from agent.errors import ConfigError, HarnessBroken, UnfitEnvironment
+from agent.paths import cache_folder, find_config
+from agent.task import Task, limits, measure_settings, prepare_task
+from backends.registry import get_backend
+from backends.types import Rejected, ToolchainError
+from profiling.counters import counter_source
+from profiling.environment import inspect_environment, to_markdown
+from profiling.types import HarnessFault, TaskCheck, TaskError
+
+
+def check(config: str | None, overrides: Sequence[str], output: Path) -> tuple[Mapping[str, Any], str]:
+    """Write `env.json` and `env.md`; with a config, test its task as a run would before the first answer.
+
+    Raises:
+        ConfigError: the task is unfit.
+        UnfitEnvironment: the machine is.
+    """
+    task = None if config is None else prepare_task(load_config(find_config(config), overrides))
+    found, layers = (None, {}) if task is None else _check_task(task)
+    try:
+        tools = (task.backend if task else get_backend("cpp")).toolchain()
+    except ToolchainError as error:
+        raise UnfitEnvironment(str(error)) from None
+    environment = inspect_environment(tools, counter_source(), layers)
+    text = to_markdown(environment)
+    write_json(output / "env.json", environment)
+    write_text(output / "env.md", text)
+    result = {"environment": plain(environment), "task": None if found is None else plain(found)}
+    if task is not None and found is not None:
+        text += f"\n\nThe task {task.problem.name} holds: wrong answers are rejected ({', '.join(found.rejected)})."
+    return result, text
+
+
+def _check_task(task: Task) -> tuple[TaskCheck, dict[str, bool]]:
+    if task.problem.reference is None:
+        raise ConfigError("task.reference: is missing; without a reference nothing can be checked")
+    cache = cache_folder()
+    try:
+        built = task.backend.build(task.baseline, task.spec, cache / "builds")
+        if isinstance(built, Rejected):
+            raise ConfigError(f"the baseline {task.baseline} does not build: {built.reason}")
+        settings = measure_settings(task.config, None)
+        with Harness(task.problem, settings, limits(task.config), cache / "harness") as harness:
+            return harness.check_task(built.artifact), dict(harness.layers())
+    except TaskError as error:
+        raise ConfigError(str(error)) from None
+    except ToolchainError as error:
+        raise UnfitEnvironment(str(error)) from None
+    except HarnessFault as fault:
+        raise HarnessBroken(f"the harness failed: {fault}") from fault

@@ -1,0 +1,84 @@
+"""`run --dry-run`: measure, render the first prompts, estimate tokens and dollars. Nothing is sent."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from agent.config import Config
+from agent.errors import ConfigError
+from agent.journal import Journal
+from agent.llm.prices import Price, cost_usd, estimate_tokens, load_prices, price_for
+from agent.llm.types import Request, Usage
+from agent.progress import Progress
+from agent.run import Run
+from agent.session import check_llm, copy_inputs, llm_settings, open_run
+from agent.stages.baseline import measure_baseline
+from agent.stages.evidence import gather
+from agent.stages.planning import plan_request
+from agent.task import prepare_task
+
+# What answers of this kind have taken: a plan is about 1,500 tokens, a kernel file about 2,500.
+_PLAN_OUTPUT = 1500
+_KERNEL_OUTPUT = 2500
+
+
+def dry_run(config: Config, progress: Progress) -> tuple[Mapping[str, Any], str]:
+    """The first prompt and what the run would cost.
+
+    Raises:
+        RoofclimbError: as `run` would, up to the first request.
+        StopRun: the baseline is near peak already.
+    """
+    check_llm(config)
+    task = prepare_task(config)
+    if config.task.reference is None:
+        raise ConfigError("task.reference: a run needs one; without a reference nothing can be accepted")
+    with tempfile.TemporaryDirectory(prefix="roofclimb-dry-run-") as name:
+        folder = Path(name)
+        copy_inputs(config, task, folder)
+        journal = Journal(folder)
+        with open_run(folder, journal, progress, threading.Event()) as run:
+            baseline = measure_baseline(run)
+            evidence = gather(run, 1, baseline)
+            request = plan_request(run, 1, baseline, evidence, (), 0)
+            estimate = _estimate(run, request)
+        journal.close()
+    result = {"baseline_ms": baseline.median_ms, "system": request.system, "prompt": request.user, **estimate}
+    return result, _text(request, estimate)
+
+
+def _estimate(run: Run, request: Request) -> dict[str, Any]:
+    """Tokens and dollars of the whole run, repairs and rewrites left out."""
+    assert run.task.config.llm is not None
+    settings = llm_settings(run.task.config.llm)
+    search = run.search
+    plan = estimate_tokens(request.system + request.user)
+    shared = estimate_tokens(request.system + request.prefix)
+    requests = search.iterations * (1 + search.branches)
+    input_tokens = search.iterations * (plan + search.branches * shared)
+    output_tokens = search.iterations * (_PLAN_OUTPUT + search.branches * _KERNEL_OUTPUT)
+    price = _price(settings.provider, settings.model, settings.prices)
+    return {
+        "requests": requests,
+        "first_prompt_tokens": plan,
+        "input_tokens": input_tokens,
+        "output_tokens": output_tokens,
+        "usd": 0.0 if settings.provider in ("replay", "file") else cost_usd(Usage(input_tokens, output_tokens), price),
+    }
+
+
+def _price(provider: str, model: str, table: str | None) -> Price | None:
+    return price_for(provider, model, load_prices(table))
+
+
+def _text(request: Request, estimate: Mapping[str, Any]) -> str:
+    usd = "price unknown" if estimate["usd"] is None else f"${estimate['usd']:.2f}"
+    return (
+        f"{request.system}\n---\n\n{request.user}\n---\n"
+        f"About {estimate['requests']} requests, {estimate['input_tokens']} tokens in, {estimate['output_tokens']} out: "
+        f"{usd}. Repairs and rewrites come on top; cached input costs less."
+    )

@@ -1,0 +1,80 @@
+"""Commands that only look: what would be bound, what a run came to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from agent.artefacts import plain
+from agent.errors import ConfigError, UnfitEnvironment
+from agent.journal import read_events
+from agent.report.build import write_reports
+from agent.state import State, fold
+from backends.registry import detect, get_backend
+from backends.types import BuildSpec, Parameter, SourceError, ToolchainError
+
+
+def inspect_kernel(kernel: Path) -> tuple[Mapping[str, Any], str]:
+    """Backend and parameters of a kernel file.
+
+    Raises:
+        ConfigError: no such file, no live `solve`, or a parameter that cannot be bound.
+        UnfitEnvironment: the backend's compiler is missing.
+    """
+    if not kernel.is_file():
+        raise ConfigError(f"{kernel}: no such file")
+    try:
+        name = detect(kernel)
+        signature = get_backend(name).signature(kernel, BuildSpec(include=(kernel.parent.absolute(),)))
+    except SourceError as error:
+        raise ConfigError(str(error)) from None
+    except ToolchainError as error:
+        raise UnfitEnvironment(str(error)) from None
+    parameters = [
+        {"name": p.name, "type": p.type, "dtype": p.dtype, "pointer": p.pointer, "role": role_of(p)}
+        for p in signature.parameters
+    ]
+    table = Table("name", "type", "dtype", "role", title=f"{kernel}: {name}, returns {signature.returns}")
+    for row in parameters:
+        table.add_row(str(row["name"]), str(row["type"]), str(row["dtype"]), str(row["role"]))
+    return {"backend": name, "returns": signature.returns, "parameters": parameters}, draw(table)
+
+
+def role_of(parameter: Parameter) -> str:
+    """The role before a task says otherwise: const pointers are inputs, others outputs, values are scalars."""
+    if not parameter.pointer:
+        return "scalar"
+    return "in" if parameter.const else "out"
+
+
+def report_run(run_dir: Path) -> tuple[Mapping[str, Any], str]:
+    """Write a run's reports anew.
+
+    Raises:
+        ConfigError: not a run folder, or a damaged log.
+    """
+    state = fold(read_events(run_dir / "events.jsonl")[0])
+    write_reports(run_dir)
+    files = [str(run_dir / name) for name in ("summary.md", "report.html")]
+    return {"state": plain(state), "files": files}, "\n".join(files)
+
+
+def finished(state: State) -> tuple[Mapping[str, Any], str]:
+    """What a run ends with on stdout."""
+    if state.speedup is None or state.speedup_interval is None:
+        return plain(state), f"{state.run_id}: {state.status}"
+    low, high = state.speedup_interval
+    line = f"{state.run_id}: {state.status} ({state.stop_reason}), {state.speedup:.2f}x [{low:.2f}, {high:.2f}]"
+    return plain(state), f"{line} over the baseline, best from {state.best_from}"
+
+
+def draw(table: Table) -> str:
+    """A table as plain text."""
+    console = Console(width=100, highlight=False)
+    with console.capture() as capture:
+        console.print(table)
+    return capture.get().rstrip()

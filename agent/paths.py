@@ -1,0 +1,100 @@
+"""Where things lie: the cache, run folders and what is inside them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from contextlib import suppress
+from datetime import datetime, timezone
+from pathlib import Path
+
+from agent.errors import ConfigError, UnfitEnvironment
+
+CONFIGS = Path(__file__).resolve().parent.parent / "configs"
+
+
+def cache_folder() -> Path:
+    """`$XDG_CACHE_HOME/roofclimb`, `~/.cache/roofclimb`, or a private temporary folder where neither can be written."""
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.environ.get("HOME", ""), ".cache")
+    folder = Path(base) / "roofclimb"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if os.access(folder, os.W_OK) and folder.is_absolute():
+            return folder
+    except OSError:
+        pass
+    return Path(tempfile.mkdtemp(prefix="roofclimb-cache-"))
+
+
+def find_config(name: str) -> Path:
+    """A config by path, or a shipped one by name (`quickstart`).
+
+    Raises:
+        ConfigError: neither is there.
+    """
+    path = Path(name)
+    if path.is_file():
+        return path
+    for shipped in (CONFIGS / path.name, CONFIGS / f"{path.name}.yaml"):
+        if shipped.is_file() and path.parent in (Path("."), Path("configs")):
+            return shipped
+    names = ", ".join(sorted(p.stem for p in CONFIGS.glob("*.yaml") if p.stem != "prices"))
+    raise ConfigError(f"{name}: no such file; give a task file, or one of the shipped configs ({names})")
+
+
+def new_run_folder(output: Path) -> Path:
+    """Make `output/run_YYYYMMDD_HHMMSS` and point `output/latest` at it.
+
+    Raises:
+        UnfitEnvironment: it cannot be made.
+    """
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        folder = _unused(output)
+        _point_latest(output, folder.name)
+    except OSError as error:
+        raise UnfitEnvironment(
+            f"{output}: cannot make a run folder ({error.strerror}); choose another `output`"
+        ) from None
+    return folder
+
+
+def remove_run_folder(folder: Path) -> None:
+    """Take back a folder whose run never began; `latest` goes back to the newest run before it."""
+    shutil.rmtree(folder, ignore_errors=True)
+    output = folder.parent
+    others = sorted(p.name for p in output.glob("run_*") if p.is_dir())
+    with suppress(OSError):
+        if others:
+            _point_latest(output, others[-1])
+        else:
+            (output / "latest").unlink(missing_ok=True)
+            output.rmdir()
+
+
+def _point_latest(output: Path, name: str) -> None:
+    link = output / f".latest-{os.getpid()}"
+    link.unlink(missing_ok=True)
+    link.symlink_to(name)
+    link.replace(output / "latest")
+
+
+def _unused(output: Path) -> Path:
+    stamp = datetime.now(timezone.utc).strftime("run_%Y%m%d_%H%M%S")
+    number = 1
+    while True:
+        folder = output / (stamp if number == 1 else f"{stamp}_{number}")
+        try:
+            folder.mkdir()
+        except FileExistsError:
+            number += 1
+        else:
+            return folder
+
+
+def iteration_folder(run: Path, iteration: int) -> Path:
+    """`iterv<i>`, made."""
+    folder = run / f"iterv{iteration}"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder

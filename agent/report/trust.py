@@ -1,0 +1,136 @@
+"""Why the numbers can be believed, and where they cannot: machine, ceilings, checks, walls, noise."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from agent import events as ev
+from agent.events import AnyEvent
+from agent.report import fmt
+from agent.report.view import Section, Table, last, of_type
+from agent.state import State
+
+
+def environment_section(state: State, events: Sequence[AnyEvent], noise: float) -> Section:
+    """The last part of the report."""
+    rows = (
+        *_run_rows(state, events),
+        *_machine_rows(events),
+        *_ceiling_rows(events),
+        *_claim_rows(state, events, noise),
+    )
+    table = Table(("what", "value"), tuple(rows))
+    return Section("trust", "Environment and trust", tables=(table,), bullets=_bullets(state, events))
+
+
+def _run_rows(state: State, events: Sequence[AnyEvent]) -> list[tuple[str, str]]:
+    started = last(events, ev.RunStarted)
+    if started is None:
+        return []
+    model = " ".join(filter(None, (started.provider, started.model)))
+    recorded = " (answers were recorded)" if started.provider == "replay" else ""
+    return [
+        ("run", f"{started.run_id}, roofclimb {started.version}, started {fmt.instant(started.at)}"),
+        ("status", f"{state.status}{': ' + state.stop_reason if state.stop_reason else ''}"),
+        ("model", f"{model}{recorded}"),
+    ]
+
+
+def _machine_rows(events: Sequence[AnyEvent]) -> list[tuple[str, str]]:
+    sessions = of_type(events, ev.SessionStarted)
+    if not sessions:
+        return []
+    machine = sessions[-1].environment
+    devices = list(dict.fromkeys(s.device_id for s in sessions))
+    layers = machine.layers
+    on = ", ".join(name for name, in_force in layers.items() if in_force)
+    off = ", ".join(name for name, in_force in layers.items() if not in_force)
+    why = f" ({machine.counters_reason})" if machine.counters_reason else ""
+    return [
+        ("device", f"{machine.device.name}, {machine.device.usable_cores} usable cores"),
+        ("device id", ", then ".join(devices)),
+        ("sessions", str(len(sessions))),
+        ("versions", "; ".join(f"{name}: {version or 'not installed'}" for name, version in machine.versions.items())),
+        ("counters", f"{machine.counters}{why}"),
+        ("sandbox layers in force", on or fmt.MISSING),
+        ("sandbox layers missing", (off or "none") if layers else fmt.MISSING),
+    ]
+
+
+def _ceiling_rows(events: Sequence[AnyEvent]) -> list[tuple[str, str]]:
+    event = last(events, ev.CeilingsMeasured)
+    if event is None:
+        return [("ceilings", fmt.MISSING)]
+    c = event.ceilings
+    flops = ", ".join(f"{name} {fmt.giga(value, 'GFLOP/s')}" for name, value in c.flops.items())
+    return [
+        ("measured bandwidth", f"copy {fmt.giga(c.copy_bytes, 'GB/s')}, read {fmt.giga(c.read_bytes, 'GB/s')}"),
+        ("measured arithmetic", flops or fmt.MISSING),
+        ("where ceilings come from", "; ".join(f"{k}: {v}" for k, v in c.provenance.items()) or fmt.MISSING),
+        ("floor at measured ceilings", fmt.duration(event.floor_ms)),
+        ("suspect below", fmt.duration(event.suspect_ms)),
+    ]
+
+
+def _claim_rows(state: State, events: Sequence[AnyEvent], noise: float) -> list[tuple[str, str]]:
+    spreads = [fmt.percent(e.spread) for e in of_type(events, ev.AaMeasured)]
+    checked = last(events, ev.TaskChecked)
+    rows = [
+        ("least gain that counts", fmt.percent(max(noise, state.aa_spread or 0.0))),
+        ("noise setting", fmt.percent(noise)),
+        ("A/A spread", ", then ".join(spreads) or fmt.MISSING),
+        ("suspect kernels", str(sum(b.status == "suspect" for b in state.branches))),
+        ("wrong or not built", _fallen(events)),
+    ]
+    if checked is not None:
+        rows.append(("tolerance", _tolerance(checked)))
+        rows.append(("wrong answers it rejects", ", ".join(checked.check.rejected) or fmt.MISSING))
+    baseline = next((e for e in of_type(events, ev.Evaluated) if e.branch == "baseline"), None)
+    if baseline is not None and baseline.outcome.kind == "evaluation" and baseline.outcome.timing is not None:
+        t = baseline.outcome.timing
+        shape = f"{len(t.samples_ms)} samples, interquartile range {fmt.duration(t.iqr_ms)}, caches {t.l2}"
+        rows.append(("baseline timing", f"{shape}; by the outside clock {fmt.duration(t.outside_ms)}"))
+    return rows
+
+
+def _tolerance(checked: ev.TaskChecked) -> str:
+    tolerance = checked.check.tolerance
+    return fmt.MISSING if tolerance is None else f"atol {tolerance.atol:g}, rtol {tolerance.rtol:g}"
+
+
+def _fallen(events: Sequence[AnyEvent]) -> str:
+    """Where candidates fell, repairs counted too: `build 2, verify 1`."""
+    stages: Counter[str] = Counter()
+    for event in of_type(events, ev.BranchWritten):
+        if event.rejected is not None:
+            stages[event.rejected.stage] += 1
+    for evaluated in of_type(events, ev.Evaluated):
+        outcome = evaluated.outcome
+        if outcome.kind == "rejected":
+            stages[outcome.stage] += 1
+        elif outcome.verdict in ("fail", "error"):
+            stages[outcome.verdict] += 1
+    return ", ".join(f"{stage} {number}" for stage, number in stages.items()) or "none"
+
+
+def _bullets(state: State, events: Sequence[AnyEvent]) -> tuple[str, ...]:
+    """Everything a person should know: dropped checks, what profiles lack, what replies and plans said, notes."""
+    found: list[str] = []
+    checked = last(events, ev.TaskChecked)
+    if checked is not None:
+        for dims, reason in checked.check.dropped_checks:
+            case = ", ".join(f"{name}={value}" for name, value in dims.items())
+            found.append(f"Check left out, the baseline itself fails it: {case} ({reason})")
+    found += [
+        f"Profile ({e.profile.source}): {e.profile.note}"
+        for e in of_type(events, ev.Profiled)
+        if e.profile.note != state.degraded
+    ]
+    found += [f"Plan of iteration {e.iteration}: {text}" for e in of_type(events, ev.PlanDecided) for text in e.notes]
+    found += [f"Reply {e.key}: {e.reply.note}" for e in of_type(events, ev.ReplyReceived) if e.reply.note]
+    sessions = of_type(events, ev.SessionStarted)
+    if sessions:
+        found += [f"Missing: {s.what}; {s.remedy}" for s in sessions[-1].environment.shortfalls]
+    found += [f"Paused ({e.status}): {e.reason}" for e in of_type(events, ev.Paused)]
+    return tuple(dict.fromkeys([*found, *state.notes]))

@@ -1,0 +1,218 @@
+"""One run in hand: its parts, wired together, and the small questions that every stage asks."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from profiling.harness.harness import Harness
+
+from agent.asking import Asker
+from agent.budget import Budget
+from agent.config import SearchSection
+from agent.errors import HarnessBroken, Interrupted, UnfitEnvironment
+from agent.events import (
+    AaMeasured,
+    CeilingsMeasured,
+    Compared,
+    Event,
+    IterationEnded,
+    Noted,
+    SessionStarted,
+    TaskChecked,
+)
+from agent.journal import Journal
+from agent.progress import Progress
+from agent.task import Task
+from backends.types import BuildSpec, Built, Rejected, ToolchainError
+from memory.store import Store
+from memory.types import Scope
+from profiling.device import DeviceFacts
+from profiling.types import Ceilings, Comparison, HarnessFault, Tolerance, Work
+from prompts.catalogue import Catalogue
+
+_E = TypeVar("_E", bound=Event)
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A kernel that built and was found right.
+
+    Attributes:
+        label: `baseline`, `iter1/b0`.
+        source: its text.
+        built: its build.
+        median_ms: its time.
+        epoch: which device it was timed on, counted over the run.
+    """
+
+    label: str
+    source: str
+    built: Built
+    median_ms: float
+    epoch: int
+
+
+class StopRun(Exception):
+    """A normal end before the last iteration."""
+
+    def __init__(self, reason: Literal["near-peak", "budget", "patience"], note: str) -> None:
+        super().__init__(note)
+        self.reason: Literal["near-peak", "budget", "patience"] = reason
+
+
+@dataclass(slots=True)
+class Run:
+    """Everything a stage needs. `folder` is the run folder, `cache` holds builds that any run may share."""
+
+    task: Task
+    folder: Path
+    cache: Path
+    journal: Journal
+    harness: Harness
+    device: DeviceFacts
+    catalogue: Catalogue
+    store: Store
+    scope: Scope
+    asker: Asker
+    budget: Budget
+    progress: Progress
+    versions: Mapping[str, str]
+    stopped: threading.Event = field(default_factory=threading.Event)
+    _best: Kernel | None = None
+
+    @property
+    def best(self) -> Kernel:
+        """The best kernel so far; the baseline until a champion is accepted."""
+        if self._best is None:
+            raise LookupError("nothing has been measured yet")
+        return self._best
+
+    @best.setter
+    def best(self, kernel: Kernel) -> None:
+        self._best = kernel
+
+    @property
+    def search(self) -> SearchSection:
+        """The search section of the config."""
+        return self.task.config.search
+
+    @property
+    def run_id(self) -> str:
+        """The run's name."""
+        return self.folder.name
+
+    @property
+    def language(self) -> str:
+        """The word that opens a fenced block of this backend."""
+        return "cpp"
+
+    @property
+    def kernel_file(self) -> str:
+        """`kernel.cpp`."""
+        return f"kernel{self.task.backend.suffix}"
+
+    @property
+    def ceilings(self) -> Ceilings:
+        """This run's ceilings. They are measured before any iteration begins."""
+        return self._logged(CeilingsMeasured).ceilings
+
+    @property
+    def tolerance(self) -> Tolerance:
+        """The tolerance in force."""
+        found = self._logged(TaskChecked).check.tolerance
+        if found is None:
+            raise LookupError("the task has no reference, so no tolerance")
+        return found
+
+    @property
+    def work(self) -> Work:
+        """What one call must do."""
+        return self._logged(TaskChecked).work
+
+    @property
+    def smallest_gain(self) -> float:
+        """The gain below which nothing is claimed: the larger of `noise` and the A/A spread."""
+        return max([self.search.noise, *(e.spread for e in self.journal.all(AaMeasured)[-1:])])
+
+    @property
+    def epoch(self) -> int:
+        """How many times the run has moved to another device. Times are never compared across epochs."""
+        return self._epoch_before(len(self.journal.events))
+
+    def key(self, iteration: int, name: str) -> str:
+        """The key of a measurement: what was measured on a device that is gone is measured anew.
+
+        An iteration that has ended keeps its own device's numbers; 0 stands for what lies outside the iterations.
+        """
+        epoch = self.epoch_of(iteration)
+        where = f"iter{iteration}/{name}" if iteration else name
+        return f"{where}@{epoch}" if epoch else where
+
+    def epoch_of(self, iteration: int) -> int:
+        """The epoch whose device an iteration's numbers come from."""
+        ended = self.journal.find(IterationEnded, f"iter{iteration}")
+        return self.epoch if ended is None else self._epoch_before(ended.seq)
+
+    def _epoch_before(self, seq: int) -> int:
+        devices = [e.device_id for e in self.journal.all(SessionStarted) if e.seq < seq]
+        return sum(a != b for a, b in zip(devices, devices[1:], strict=False))
+
+    def checkpoint(self) -> None:
+        """Between two steps: stop here if asked to, or if the time is used up.
+
+        Raises:
+            Interrupted: SIGINT or SIGTERM came.
+            BudgetExhausted: the minutes are used up.
+        """
+        if self.stopped.is_set():
+            raise Interrupted("stopped by a signal")
+        self.budget.check_time(self.journal.elapsed_s)
+
+    def note(self, key: str, text: str) -> None:
+        """Log something a person should know in the morning, once."""
+        self.journal.once(Noted, key, lambda: Noted(key=key, text=text))
+
+    def build_all(self, sources: list[tuple[Path, BuildSpec]]) -> list[Built | Rejected]:
+        """Build in parallel, in order.
+
+        Raises:
+            UnfitEnvironment: the compiler is missing or broken.
+        """
+        with faults(), ThreadPoolExecutor(max_workers=max(1, self.device.usable_cores or 1)) as pool:
+            return list(pool.map(lambda s: self.task.backend.build(s[0], s[1], self.cache), sources))
+
+    def compare(self, iteration: int, name: str, a: tuple[str, Built], b: tuple[str, Built]) -> Comparison:
+        """Interleaved A/B, logged once under the iteration and `name`; `a` and `b` are labels and builds."""
+        key = self.key(iteration, name)
+
+        def measure() -> Compared:
+            self.checkpoint()
+            self.progress.activity(f"comparing {a[0]} with {b[0]}")
+            with faults():
+                comparison = self.harness.compare(a[1].artifact, b[1].artifact)
+            return Compared(key=key, iteration=iteration, a=a[0], b=b[0], comparison=comparison)
+
+        return self.journal.once(Compared, key, measure).comparison
+
+    def _logged(self, kind: type[_E]) -> _E:
+        found = self.journal.all(kind)
+        if not found:
+            raise LookupError(f"no {kind.__name__} has been logged yet")
+        return found[-1]
+
+
+@contextmanager
+def faults() -> Iterator[None]:
+    """A fault of the harness or the toolchain ends the run with its exit code."""
+    try:
+        yield
+    except HarnessFault as fault:
+        raise HarnessBroken(f"the harness failed: {fault}") from fault
+    except ToolchainError as error:
+        raise UnfitEnvironment(str(error)) from error

@@ -1,0 +1,317 @@
+"""Opening a run: new or resumed, its parts made and wired, its lock held, and everything closed again at the end."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from importlib.metadata import version
+from pathlib import Path
+from types import FrameType
+
+from profiling.harness.harness import Harness
+
+from agent.artefacts import write_json, write_text
+from agent.asking import Asker
+from agent.budget import Budget
+from agent.config import Config, LLMSection, dump_config, load_config
+from agent.errors import (
+    ConfigError,
+    HarnessBroken,
+    Interrupted,
+    ModelUnusable,
+    RoofclimbError,
+    UnfitEnvironment,
+    WaitingForAnswer,
+)
+from agent.events import AnyEvent, CeilingsMeasured, Paused, RequestSent, RunEnded, RunStarted, SessionStarted
+from agent.journal import Journal, read_events
+from agent.llm.prices import load_prices, price_for
+from agent.llm.recording import RecordingProvider
+from agent.llm.registry import check_settings, make_provider
+from agent.llm.types import LLMSettings, Provider
+from agent.loop import optimise
+from agent.paths import cache_folder, new_run_folder, remove_run_folder
+from agent.progress import Progress
+from agent.report.build import write_reports
+from agent.run import Run
+from agent.state import State, StateFold, fold, write_state
+from agent.task import Task, limits, measure_settings, prepare_task, work_of
+from backends.types import ToolchainError
+from memory.scope import derive_family, shape_class
+from memory.store import Store, StoreError
+from memory.types import Scope
+from profiling.ceilings import measure_ceilings
+from profiling.counters import counter_source
+from profiling.device import DeviceFacts, cpu_facts
+from profiling.environment import inspect_environment, to_markdown
+from profiling.headroom import floor_ms
+from profiling.types import Ceilings, HarnessFault
+from prompts.catalogue import load_catalogue
+
+_PAUSES: dict[type[RoofclimbError], str] = {Interrupted: "interrupted", WaitingForAnswer: "waiting"}
+
+
+def start(config: Config, progress: Callable[[int], Progress]) -> State:
+    """A new run, from its folder to its report.
+
+    Raises:
+        RoofclimbError: as the exit codes say; what was measured is kept.
+    """
+    check_llm(config)
+    task = prepare_task(config)
+    if config.task.reference is None:
+        raise ConfigError("task.reference: a run needs one; without a reference nothing can be accepted")
+    folder = new_run_folder(config.output)
+    try:
+        copy_inputs(config, task, folder)
+        return _go(folder, progress(config.search.iterations))
+    except (ConfigError, UnfitEnvironment):
+        # Nothing was asked for yet, so nothing is lost: a task that cannot be measured leaves no half of a run.
+        if not any(isinstance(e, RequestSent) for e in read_events(folder / "events.jsonl")[0]):
+            remove_run_folder(folder)
+        raise
+
+
+def resume(folder: Path, progress: Callable[[int], Progress]) -> State:
+    """Go on with a run where it stopped.
+
+    Raises:
+        RoofclimbError: as the exit codes say.
+    """
+    folder = folder.resolve()
+    if not (folder / "config.yaml").is_file() or not (folder / "events.jsonl").is_file():
+        raise ConfigError(f"{folder}: not a run folder (config.yaml and events.jsonl are not both there)")
+    return _go(folder, progress(load_config(folder / "config.yaml").search.iterations))
+
+
+def _go(folder: Path, progress: Progress) -> State:
+    with ExitStack() as stack:
+        stack.callback(progress.close)
+        journal = Journal(folder)
+        stack.callback(journal.close)
+        if journal.find(RunEnded, "end") is not None:
+            write_reports(folder)
+            return fold(journal.events)
+        stopped = threading.Event()
+        stack.enter_context(stop_on_signals(stopped))
+        try:
+            with open_run(folder, journal, progress, stopped) as run:
+                optimise(run)
+        except HarnessFault as fault:
+            error = HarnessBroken(f"the harness failed: {fault}")
+            _pause(folder, journal, error)
+            raise error from fault
+        except RoofclimbError as error:
+            _pause(folder, journal, error)
+            raise
+        write_reports(folder)
+        return fold(journal.events)
+
+
+@contextmanager
+def open_run(folder: Path, journal: Journal, progress: Progress, stopped: threading.Event) -> Iterator[Run]:
+    """The run in `folder`, its parts made and wired; closed with the block."""
+    config = load_config(folder / "config.yaml")
+    check_llm(config)
+    task = prepare_task(config)
+    cache = cache_folder()
+    with ExitStack() as stack:
+        device = cpu_facts()
+        ceilings = _ceilings(cache, config, progress)
+        work = work_of(task, None)
+        suspect = floor_ms(work, ceilings, task.dtype, theoretical=True)
+        harness = stack.enter_context(
+            Harness(task.problem, measure_settings(config, suspect), limits(config), cache / "harness")
+        )
+        store = _open_store(config)
+        stack.callback(store.close)
+        environment = inspect_environment(task.backend.toolchain(), counter_source(), harness.layers())
+        _log_start(folder, journal, config, task)
+        journal.listen(_state_writer(journal, folder))
+        journal.listen(progress)
+        number = str(len(journal.all(SessionStarted)))
+        journal.append(SessionStarted(key=number, device_id=device.id, environment=environment))
+        write_json(folder / "env.json", environment)
+        write_text(folder / "env.md", to_markdown(environment))
+        budget = Budget(config.budget)
+        run = Run(
+            task=task,
+            folder=folder,
+            cache=cache / "builds",
+            journal=journal,
+            harness=harness,
+            device=device,
+            catalogue=load_catalogue(),
+            store=store,
+            scope=_scope(config, task, device),
+            asker=Asker(_provider(config), journal, budget, stopped.is_set),
+            budget=budget,
+            progress=progress,
+            versions={"roofclimb": version("roofclimb"), **task.backend.toolchain()},
+            stopped=stopped,
+        )
+        _log_ceilings(run, ceilings, work_floor=floor_ms(work, ceilings, task.dtype), suspect=suspect)
+        yield run
+
+
+@contextmanager
+def stop_on_signals(stopped: threading.Event) -> Iterator[None]:
+    """The first SIGINT or SIGTERM asks to stop after the step; a second one ends at once."""
+
+    def ask(number: int, _: FrameType | None) -> None:
+        if stopped.is_set():
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+        stopped.set()
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def llm_settings(section: LLMSection) -> LLMSettings:
+    """The `llm` section as providers take it."""
+
+    def text(path: Path | None) -> str | None:
+        return None if path is None else str(path)
+
+    return LLMSettings(
+        provider=section.provider,
+        model=section.model,
+        base_url=section.base_url,
+        api_key_env=section.api_key_env,
+        api_key_file=text(section.api_key_file),
+        answers=text(section.answers),
+        record=text(section.record),
+        max_output_tokens=section.max_output_tokens,
+        timeout_s=section.timeout_s,
+        max_attempts=section.max_attempts,
+        max_retry_s=section.max_retry_s,
+        temperature=section.temperature,
+        effort=section.effort,
+        prices=text(section.prices),
+    )
+
+
+def _provider(config: Config) -> Provider:
+    assert config.llm is not None
+    settings = llm_settings(config.llm)
+    provider = make_provider(settings)
+    return RecordingProvider(provider, Path(settings.record)) if settings.record else provider
+
+
+def check_llm(config: Config) -> None:
+    """Refuse a model section that cannot work, before anything is measured."""
+    if config.llm is None:
+        raise ConfigError(
+            "llm: is required for a run; name a provider (anthropic, openai, openai-compatible, replay, file)"
+        )
+    settings = llm_settings(config.llm)
+    problem = check_settings(settings)
+    if problem is not None:
+        raise (ModelUnusable if "key" in problem else ConfigError)(problem)
+    if config.budget.usd is not None and settings.provider not in ("replay", "file"):
+        table = load_prices(settings.prices)
+        if price_for(settings.provider, settings.model, table) is None:
+            raise ConfigError(
+                f"budget.usd: no price is known for {settings.provider} {settings.model}; "
+                "add it to the price table (llm.prices) or set budget.tokens instead"
+            )
+
+
+def _ceilings(cache: Path, config: Config, progress: Progress) -> Ceilings:
+    progress.activity("measuring what this machine can do")
+    try:
+        return measure_ceilings(cache / "ceilings", config.device.threads)
+    except ToolchainError as error:
+        raise UnfitEnvironment(str(error)) from None
+
+
+def _open_store(config: Config) -> Store:
+    try:
+        return Store(config.memory.url)
+    except StoreError as error:
+        raise ConfigError(f"memory.url: {error}") from None
+
+
+def _scope(config: Config, task: Task, device: DeviceFacts) -> Scope:
+    section = config.task
+    return Scope(derive_family(section.name, section.family), task.backend.name, device.arch, shape_class(section.dims))
+
+
+def copy_inputs(config: Config, task: Task, folder: Path) -> None:
+    """Write `config.yaml`. Baseline and reference travel with the run; everything after reads the copies."""
+    section = config.task
+    assert section.reference is not None
+    try:
+        (folder / "baseline").mkdir()
+        kernel = Path("baseline") / f"kernel{task.backend.suffix}"
+        reference = Path("baseline") / "reference.py"
+        shutil.copyfile(section.baseline, folder / kernel)
+        shutil.copyfile(section.reference, folder / reference)
+        build = section.build.model_copy(update={"include": task.spec.include})
+        copied = section.model_copy(
+            update={"baseline": kernel, "reference": reference, "build": build, "backend": task.backend.name}
+        )
+        dump_config(config.model_copy(update={"task": copied}), folder / "config.yaml")
+        (folder / "events.jsonl").touch()
+    except OSError as error:
+        raise UnfitEnvironment(
+            f"{folder}: cannot write ({error.strerror}); free space or choose another `output`"
+        ) from None
+
+
+def _log_start(folder: Path, journal: Journal, config: Config, task: Task) -> None:
+    assert config.llm is not None
+    journal.once(
+        RunStarted,
+        "run",
+        lambda: RunStarted(
+            key="run",
+            run_id=folder.name,
+            version=version("roofclimb"),
+            task=config.task.name,
+            backend=task.backend.name,
+            provider=config.llm.provider if config.llm else "",
+            model=config.llm.model if config.llm else "",
+            suffix=task.backend.suffix,
+        ),
+    )
+
+
+def _log_ceilings(run: Run, ceilings: Ceilings, work_floor: float | None, suspect: float | None) -> None:
+    key = run.key(0, "ceilings")
+    run.journal.once(
+        CeilingsMeasured,
+        key,
+        lambda: CeilingsMeasured(key=key, ceilings=ceilings, floor_ms=work_floor, suspect_ms=suspect),
+    )
+
+
+def _state_writer(journal: Journal, folder: Path) -> Callable[[AnyEvent], None]:
+    states = StateFold()
+    for event in journal.events:
+        states.take(event)
+
+    def write(event: AnyEvent) -> None:
+        states.take(event)
+        write_state(states.state, folder)
+
+    return write
+
+
+def _pause(folder: Path, journal: Journal, error: RoofclimbError) -> None:
+    """Save that and why the session ended. On a full disk what is there already has to do."""
+    status = _PAUSES.get(type(error), "failed")
+    event = {"key": str(len(journal.all(Paused))), "status": status, "reason": str(error)}
+    with suppress(UnfitEnvironment, OSError):
+        journal.append(Paused.model_validate(event))
+        write_state(fold(journal.events), folder)
+        write_reports(folder)

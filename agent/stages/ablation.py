@@ -1,0 +1,164 @@
+"""Presence and effect: machine code against the kernel the methods were applied to, and each method switched off alone."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+from agent.artefacts import write_json, write_text
+from agent.events import AblationBuilt, MachineCodeChecked
+from agent.llm.types import Request, Step
+from agent.paths import iteration_folder
+from agent.plan import Plan
+from agent.run import Kernel, Run, faults
+from agent.stages.branches import read_kernel, signature_rejection
+from agent.stages.evidence import disassemble
+from agent.stages.wording import ablation_prompt, system_prompt
+from backends.types import BuildSpec, Built, Rejected
+from profiling.machine_code import check_methods, instruction_mix, same_code
+from profiling.types import Comparison, MethodPresence
+from prompts.catalogue import switch_name
+
+# The switch audit: with all methods off the kernel may be this much slower than the one they were applied to.
+AUDIT_TOLERANCE = 0.10
+ALL = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class Ablation:
+    """The champion without one method (or without any).
+
+    Attributes:
+        built: how it was made, and whether its machine code differs from the champion's.
+        comparison: it (a) against the champion (b); None when it could not be measured.
+    """
+
+    built: AblationBuilt
+    comparison: Comparison | None
+
+
+def check_machine_code(
+    run: Run, iteration: int, plan: Plan, base: Kernel, champion: Kernel
+) -> tuple[MethodPresence, ...]:
+    """Each planned method's signature in the champion, relative to the kernel it was applied to."""
+    before, after = disassemble(run, base), disassemble(run, champion)
+    key = run.key(iteration, "machine-code")
+
+    def check() -> MachineCodeChecked:
+        run.progress.activity("checking machine code")
+        presence = check_methods(plan.method_ids, before, after)
+        return MachineCodeChecked(key=key, iteration=iteration, presence=presence)
+
+    checked = run.journal.once(MachineCodeChecked, key, check)
+    mixes = {name: None if x is None else instruction_mix(x) for name, x in (("before", before), ("after", after))}
+    folder = iteration_folder(run.folder, iteration)
+    write_json(folder / "sass_check.json", {"methods": list(checked.presence), "instruction_mix": mixes})
+    return checked.presence
+
+
+def ablate(run: Run, iteration: int, plan: Plan, base: Kernel, champion: Kernel) -> dict[str, Ablation]:
+    """The champion without each method, and without any (the switch audit, against the base kernel)."""
+    ablations = {m: _ablate_one(run, iteration, plan, champion, m) for m in plan.method_ids}
+    if all(has_switch(champion.source, m) for m in plan.method_ids):
+        ablations[ALL] = _audit(run, iteration, plan, base, champion)
+    return ablations
+
+
+def has_switch(source: str, method: str) -> bool:
+    """Whether the kernel tests the method's switch in a preprocessor condition."""
+    return re.search(rf"^[ \t]*#[ \t]*(el)?if\b.*\b{switch_name(method)}\b", source, re.MULTILINE) is not None
+
+
+def _ablate_one(run: Run, iteration: int, plan: Plan, champion: Kernel, method: str) -> Ablation:
+    key = run.key(iteration, f"no_{method}")
+    if has_switch(champion.source, method):
+        spec = _without(run, [method])
+        built = _build(run, iteration, f"no_{method}", champion.source, spec)
+        event = _built_event(run, key, iteration, method, "switch", champion, None, built)
+    else:
+        source = _rewrite(run, iteration, plan, champion, method)
+        outcome = (
+            source if isinstance(source, Rejected) else _build(run, iteration, f"no_{method}", source, run.task.spec)
+        )
+        text = None if isinstance(source, Rejected) else source
+        event, built = _built_event(run, key, iteration, method, "rewrite", champion, text, outcome), outcome
+    comparison = None
+    if isinstance(built, Built) and event.code_differs is not False:
+        comparison = run.compare(
+            iteration, f"no_{method}", (f"without {method}", built), (champion.label, champion.built)
+        )
+        write_json(iteration_folder(run.folder, iteration) / "ablations" / f"no_{method}" / "bench.json", comparison)
+    return Ablation(event, comparison)
+
+
+def _audit(run: Run, iteration: int, plan: Plan, base: Kernel, champion: Kernel) -> Ablation:
+    """All methods off against the kernel they were applied to."""
+    built = _build(run, iteration, "all_off", champion.source, _without(run, plan.method_ids))
+    event = _built_event(run, run.key(iteration, "all_off"), iteration, ALL, "switch", champion, None, built)
+    if not isinstance(built, Built):
+        return Ablation(event, None)
+    comparison = run.compare(iteration, "all_off", ("all methods off", built), (base.label, base.built))
+    write_json(iteration_folder(run.folder, iteration) / "ablations" / "all_off" / "bench.json", comparison)
+    return Ablation(event, comparison)
+
+
+def _without(run: Run, methods: list[str] | tuple[str, ...]) -> BuildSpec:
+    spec = run.task.spec
+    return replace(spec, define={**spec.define, **{switch_name(m): "0" for m in methods}})
+
+
+def _build(run: Run, iteration: int, name: str, source: str, spec: BuildSpec) -> Built | Rejected:
+    path = iteration_folder(run.folder, iteration) / "ablations" / name / run.kernel_file
+    write_text(path, source)
+    run.checkpoint()
+    run.progress.activity(f"building {name}")
+    return signature_rejection(run.task, path) or run.build_all([(path, spec)])[0]
+
+
+def _rewrite(run: Run, iteration: int, plan: Plan, champion: Kernel, method: str) -> str | Rejected:
+    """No switch for this method: the model rewrites the champion without it."""
+    run.checkpoint()
+    run.progress.activity(f"asking for the champion without {method}")
+    llm = run.task.config.llm
+    request = Request(
+        Step(iteration, "ablate", method),
+        system_prompt(),
+        "",
+        ablation_prompt(run, plan, method, champion.source),
+        llm.max_output_tokens if llm else 0,
+    )
+    return read_kernel(run, run.asker.ask_all([request])[0])
+
+
+def _built_event(
+    run: Run,
+    key: str,
+    iteration: int,
+    method: str,
+    form: str,
+    champion: Kernel,
+    source: str | None,
+    built: Built | Rejected,
+) -> AblationBuilt:
+    def describe() -> AblationBuilt:
+        rejected = built if isinstance(built, Rejected) else None
+        differs = None if isinstance(built, Rejected) else _differs(run, built, champion)
+        return AblationBuilt.model_validate(
+            {
+                "key": key,
+                "iteration": iteration,
+                "method": method,
+                "form": form,
+                "source": source,
+                "code_differs": differs,
+                "rejected": rejected,
+            }
+        )
+
+    return run.journal.once(AblationBuilt, key, describe)
+
+
+def _differs(run: Run, built: Built, champion: Kernel) -> bool | None:
+    with faults():
+        mine, its = run.task.backend.disassemble(built), disassemble(run, champion)
+    return None if mine is None or its is None else not same_code(mine, its)

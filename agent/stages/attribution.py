@@ -1,0 +1,118 @@
+"""Classes: what each method's presence and effect add up to. Pure; missing evidence is never a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from agent.events import Attribution, MethodClass
+from agent.plan import Plan, PlannedMethod
+from agent.stages.ablation import ALL, AUDIT_TOLERANCE, Ablation
+from profiling.types import Comparison, MethodPresence
+
+# Attributions that leave more than this share of the gain unexplained point at methods that work together.
+_UNEXPLAINED = 0.25
+
+
+def attribute(
+    plan: Plan,
+    presence: Sequence[MethodPresence],
+    ablations: Mapping[str, Ablation],
+    champion: Comparison,
+    smallest_gain: float,
+) -> tuple[tuple[Attribution, ...], str | None]:
+    """The attribution table, and the switch audit in one line (None: no audit was possible).
+
+    Args:
+        plan: the methods.
+        presence: their machine-code evidence.
+        ablations: the champion without each; `all` is the audit.
+        champion: the kernel they were applied to (a) against the champion (b).
+        smallest_gain: relative gain below which nothing is claimed.
+    """
+    sound, audit = audit_switches(ablations.get(ALL))
+    found = {p.method: p for p in presence}
+    rows = [_row(m, found.get(m.id), ablations.get(m.id), smallest_gain) for m in plan.methods]
+    if not sound:
+        rows = [_void(row, audit or "") if row.form == "switch" else row for row in rows]
+    return tuple(_mark_interaction(rows, champion)), audit
+
+
+def audit_switches(all_off: Ablation | None) -> tuple[bool, str | None]:
+    """Whether the kernel with all switches off performs like the kernel that the methods were applied to."""
+    if all_off is None:
+        return True, None
+    if all_off.comparison is None:
+        why = all_off.built.rejected.reason if all_off.built.rejected else "could not be measured"
+        return True, f"not possible: with all methods off the kernel {why}"
+    comparison = all_off.comparison
+    if comparison.verdict != "pass":
+        return True, f"not possible: {comparison.reason}"
+    ratio = f"with all methods off {comparison.speedup:.3f}x the time of the kernel they were applied to"
+    if comparison.low > 1 + AUDIT_TOLERANCE:
+        return False, f"failed: {ratio}; the #else branches are slower, so attributions by switch are void"
+    return True, f"passed: {ratio}"
+
+
+def _row(
+    method: PlannedMethod, presence: MethodPresence | None, ablation: Ablation | None, smallest_gain: float
+) -> Attribution:
+    verdict = presence.verdict if presence else "unavailable"
+    comparison = None if ablation is None else ablation.comparison
+    measured = comparison if comparison is not None and comparison.verdict == "pass" else None
+    method_class, reason = _classify(verdict, presence, ablation, smallest_gain)
+    return Attribution(
+        method=method.id,
+        axis=method.axis,
+        method_class=method_class,
+        attribution_ms=measured.delta_ms if measured else None,
+        low_ms=measured.delta_low_ms if measured else None,
+        high_ms=measured.delta_high_ms if measured else None,
+        presence=verdict,
+        form=ablation.built.form if ablation else None,
+        reason=reason,
+    )
+
+
+def _classify(
+    verdict: str, presence: MethodPresence | None, ablation: Ablation | None, smallest_gain: float
+) -> tuple[MethodClass, str]:
+    if verdict == "absent":
+        return "implementation_failed", f"not in the machine code: {presence.reason if presence else ''}"
+    if ablation is None:
+        return "unverified", "not ablated"
+    if ablation.built.rejected is not None:
+        return "unverified", f"without it: {ablation.built.rejected.reason}"
+    if ablation.built.code_differs is False:
+        return "implementation_failed", "turning it off changes no machine code"
+    comparison = ablation.comparison
+    if comparison is None or comparison.verdict != "pass":
+        return "unverified", f"without it: {comparison.reason if comparison else 'not measured'}"
+    if verdict == "unavailable" or (verdict == "none" and ablation.built.code_differs is None):
+        return "unverified", "no machine-code evidence of its presence"
+    slower = comparison.low - 1
+    effect = f"{comparison.speedup:.3f}x [{comparison.low:.3f}, {comparison.high:.3f}] with it"
+    if slower > smallest_gain:
+        return "effective", effect
+    return "ineffective", f"{effect}: the lower end does not clear {1 + smallest_gain:.3f}"
+
+
+def _void(row: Attribution, audit: str) -> Attribution:
+    if row.method_class in ("implementation_failed", "unverified"):
+        return row
+    void = {"method_class": "unverified", "attribution_ms": None, "low_ms": None, "high_ms": None}
+    return row.model_copy(update={**void, "reason": f"switch audit {audit}"})
+
+
+def _mark_interaction(rows: list[Attribution], champion: Comparison) -> list[Attribution]:
+    """Where attributions do not add up to the gain, no method that is present is called ineffective."""
+    gain_ms = champion.delta_ms
+    explained = sum(row.attribution_ms or 0.0 for row in rows if row.method_class == "effective")
+    if gain_ms <= 0 or gain_ms - explained <= max(_UNEXPLAINED * gain_ms, gain_ms - champion.delta_low_ms):
+        return rows
+    reason = f"the attributions explain {explained:.4g} of {gain_ms:.4g} ms: methods work together"
+    return [
+        row.model_copy(update={"method_class": "interaction", "reason": f"{row.reason}; {reason}"})
+        if row.method_class == "ineffective"
+        else row
+        for row in rows
+    ]

@@ -1,0 +1,75 @@
+"""Before the first answer is asked for: the task is tested, the machine and the baseline are measured."""
+
+from __future__ import annotations
+
+from agent.artefacts import write_json
+from agent.errors import ConfigError
+from agent.events import AaMeasured, Evaluated, TaskChecked
+from agent.run import Kernel, Run, faults
+from agent.task import work_of
+from backends.types import Built, Rejected
+from profiling.types import Evaluation, TaskError
+
+
+def measure_baseline(run: Run) -> Kernel:
+    """Build, check and time the baseline, and find the smallest gain that can be claimed here.
+
+    Raises:
+        ConfigError: the baseline does not build, crashes, hangs or is wrong, or the task itself is unfit.
+    """
+    built = _build(run)
+    _check_task(run, built)
+    evaluation = _evaluate(run, built)
+    assert evaluation.timing is not None
+    write_json(run.folder / "baseline" / "bench.json", evaluation)
+    run.journal.once(AaMeasured, run.key(0, "aa"), lambda: _measure_aa(run, built))
+    source = run.task.baseline.read_text()
+    return Kernel("baseline", source, built, evaluation.timing.median_ms, run.epoch)
+
+
+def _build(run: Run) -> Built:
+    run.progress.activity("building the baseline")
+    built = run.build_all([(run.task.baseline, run.task.spec)])[0]
+    if isinstance(built, Rejected):
+        raise ConfigError(f"the baseline {run.task.baseline} does not build: {built.reason}")
+    return built
+
+
+def _check_task(run: Run, built: Built) -> None:
+    def check() -> TaskChecked:
+        run.progress.activity("testing the task: reference, tolerance, extra shapes")
+        try:
+            with faults():
+                found = run.harness.check_task(built.artifact)
+        except TaskError as error:
+            raise ConfigError(str(error)) from None
+        notes = [
+            f"extra shape {dict(dims)} left out: the baseline fails it ({why})" for dims, why in found.dropped_checks
+        ]
+        return TaskChecked(
+            key=run.key(0, "task"), check=found, work=work_of(run.task, found), notes=(*run.task.notes, *notes)
+        )
+
+    run.journal.once(TaskChecked, run.key(0, "task"), check)
+
+
+def _evaluate(run: Run, built: Built) -> Evaluation:
+    def evaluate() -> Evaluated:
+        run.progress.activity("measuring the baseline")
+        with faults():
+            outcome = run.harness.evaluate(built.artifact)
+        if outcome.verdict != "pass":
+            raise ConfigError(f"the baseline is not usable ({outcome.verdict}): {outcome.reason}")
+        return Evaluated(
+            key=run.key(0, "baseline"), iteration=0, branch="baseline", build_s=built.seconds, outcome=outcome
+        )
+
+    outcome = run.journal.once(Evaluated, run.key(0, "baseline"), evaluate).outcome
+    assert isinstance(outcome, Evaluation)
+    return outcome
+
+
+def _measure_aa(run: Run, built: Built) -> AaMeasured:
+    run.progress.activity("measuring the noise: the baseline against itself")
+    with faults():
+        return AaMeasured(key=run.key(0, "aa"), spread=run.harness.aa_spread(built.artifact))

@@ -1,0 +1,227 @@
+"""K branch kernels: asked for at once, duplicates dropped, built in parallel, verified and timed, repaired."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from agent.artefacts import write_json, write_text
+from agent.events import BranchWritten, Evaluated
+from agent.llm.parse import Unreadable, extract_code
+from agent.llm.types import LLMError, Reply, Request, Step
+from agent.paths import iteration_folder
+from agent.plan import Plan
+from agent.run import Kernel, Run, faults
+from agent.stages.wording import branch_prefix, branch_prompt, repair_prompt, system_prompt
+from agent.task import Task
+from backends.dependencies import foreign_libraries
+from backends.identity import source_hash
+from backends.signature import same_signature
+from backends.types import Built, Rejected, SourceError
+from profiling.types import Evaluation
+
+_ASKED_AGAIN = 2
+
+
+def write_branches(run: Run, iteration: int, best: Kernel, plan: Plan) -> list[BranchWritten]:
+    """Every branch's kernel, or why there is none; normalised duplicates are asked for once more, then dropped."""
+    names = [f"b{i}" for i in range(run.search.branches)]
+    missing = [n for n in names if run.journal.find(BranchWritten, f"iter{iteration}/{n}") is None]
+    run.progress.activity(f"asking for {len(missing)} branches") if missing else None
+    prefix = branch_prefix(run, best, plan)
+    replies = _ask(run, prefix, [(Step(iteration, "branch", n), branch_prompt(run, plan, n)) for n in missing])
+    seen = {source_hash(best.source): "the best kernel"}
+    written = []
+    for name in names:
+        event = run.journal.find(BranchWritten, f"iter{iteration}/{name}")
+        if event is None:
+            reply = replies[missing.index(name)]
+            event = run.journal.append(_settle(run, iteration, name, plan, prefix, reply, seen))
+        if event.source is not None:
+            seen.setdefault(source_hash(event.source), f"branch {name}")
+        _save_source(run, event)
+        written.append(event)
+    return written
+
+
+def evaluate_branches(run: Run, iteration: int, written: Sequence[BranchWritten]) -> list[Kernel]:
+    """Build all in parallel, then verify and time each; the kernels that passed, fastest first."""
+    sources = [w for w in written if w.source is not None]
+    run.checkpoint()
+    run.progress.activity(f"building {len(sources)} branches")
+    builds = run.build_all([(_source_path(run, w), run.task.spec) for w in sources])
+    kernels = []
+    for branch, built in zip(sources, builds, strict=True):
+        outcome = _evaluate(run, iteration, branch, built)
+        if (
+            isinstance(outcome, Evaluation)
+            and outcome.verdict == "pass"
+            and outcome.timing
+            and isinstance(built, Built)
+        ):
+            assert branch.source is not None
+            label = f"iter{iteration}/{branch.branch}"
+            kernels.append(Kernel(label, branch.source, built, outcome.timing.median_ms, run.epoch_of(iteration)))
+    return sorted(kernels, key=lambda k: k.median_ms)
+
+
+def repair_branches(
+    run: Run, iteration: int, best: Kernel, plan: Plan, written: Sequence[BranchWritten]
+) -> list[Kernel]:
+    """All branches failed: repair them, at most `search.repairs` times, until one passes."""
+    current = list(written)
+    for attempt in range(1, run.search.repairs + 1):
+        failed = [(w, _failure(run, iteration, w)) for w in current if w.source is not None]
+        if not failed:
+            return []
+        run.checkpoint()
+        run.progress.activity(f"all branches failed: repair {attempt}")
+        current = _repair(run, iteration, attempt, best, plan, failed)
+        kernels = evaluate_branches(run, iteration, current)
+        if kernels:
+            return kernels
+    return []
+
+
+def signature_rejection(task: Task, path: Path) -> Rejected | None:
+    """A candidate must have the baseline's signature, whatever else it does."""
+    try:
+        signature = task.backend.signature(path, task.spec)
+    except SourceError as error:
+        return Rejected("signature", str(error))
+    difference = same_signature(task.signature, signature)
+    return None if difference is None else Rejected("signature", difference)
+
+
+def foreign_rejection(built: Built, allowed: Sequence[str]) -> Rejected | None:
+    """What the built library needs beyond the run-time and the task's `allow.libraries` rejects it."""
+    foreign = foreign_libraries(built.artifact, allowed)
+    if not foreign:
+        return None
+    return Rejected("load", f"needs {', '.join(foreign)}, which task.allow.libraries does not name")
+
+
+def read_kernel(run: Run, reply: Reply | LLMError) -> str | Rejected:
+    """The kernel in a reply, byte for byte. What was cut off is never compiled."""
+    if isinstance(reply, LLMError):
+        return Rejected("answer", str(reply))
+    if reply.stop == "truncated":
+        return Rejected("answer", "the answer was cut off at the output limit")
+    try:
+        return extract_code(reply.text, run.language)
+    except Unreadable as error:
+        return Rejected("answer", str(error))
+
+
+def _ask(run: Run, prefix: str, prompts: Sequence[tuple[Step, str]]) -> list[Reply | LLMError]:
+    llm = run.task.config.llm
+    limit = llm.max_output_tokens if llm else 0
+    return run.asker.ask_all([Request(step, system_prompt(), prefix, prompt, limit) for step, prompt in prompts])
+
+
+def _settle(
+    run: Run, iteration: int, name: str, plan: Plan, prefix: str, reply: Reply | LLMError, seen: dict[str, str]
+) -> BranchWritten:
+    """The branch's kernel; an answer that cannot be used, or repeats another, is asked for once more each."""
+    key = f"iter{iteration}/{name}"
+    for attempt in range(1, _ASKED_AGAIN + 1):
+        model = reply.model if isinstance(reply, Reply) else ""
+        source = read_kernel(run, reply)
+        if isinstance(source, Rejected):
+            problem, duplicate, unreadable = source, None, source.reason
+        else:
+            twin = seen.get(source_hash(source))
+            if twin is None:
+                return BranchWritten(key=key, iteration=iteration, branch=name, model=model, source=source)
+            problem, duplicate, unreadable = Rejected("duplicate", f"the same code as {twin}"), twin, None
+        if isinstance(reply, LLMError) or attempt == _ASKED_AGAIN:
+            break
+        prompt = branch_prompt(run, plan, name, duplicate, unreadable)
+        reply = _ask(run, prefix, [(Step(iteration, "branch", name, attempt), prompt)])[0]
+    return BranchWritten(key=key, iteration=iteration, branch=name, model=model, source=None, rejected=problem)
+
+
+def _repair(
+    run: Run, iteration: int, attempt: int, best: Kernel, plan: Plan, failed: Sequence[tuple[BranchWritten, Rejected]]
+) -> list[BranchWritten]:
+    prefix = branch_prefix(run, best, plan)
+    prompts = [
+        (Step(iteration, "repair", w.branch, attempt - 1), repair_prompt(run, plan, w.branch, w.source or "", why))
+        for w, why in failed
+    ]
+    repaired = []
+    for (branch, _), reply in zip(failed, _ask(run, prefix, prompts), strict=True):
+        key = f"iter{iteration}/{branch.branch}/repair{attempt}"
+        event = run.journal.find(BranchWritten, key)
+        if event is None:
+            source = read_kernel(run, reply)
+            rejected = source if isinstance(source, Rejected) else None
+            text = None if isinstance(source, Rejected) else source
+            model = reply.model if isinstance(reply, Reply) else ""
+            event = run.journal.append(
+                BranchWritten(
+                    key=key, iteration=iteration, branch=branch.branch, model=model, source=text, rejected=rejected
+                )
+            )
+        _save_source(run, event)
+        repaired.append(event)
+    return repaired
+
+
+def _evaluate(run: Run, iteration: int, branch: BranchWritten, built: Built | Rejected) -> Evaluation | Rejected:
+    key = run.key(iteration, branch.key.removeprefix(f"iter{iteration}/"))
+
+    def evaluate() -> Evaluated:
+        run.checkpoint()
+        run.progress.activity(f"verifying and timing {branch.branch}")
+        outcome = _outcome(run, _source_path(run, branch), built)
+        seconds = built.seconds if isinstance(built, Built) else None
+        return Evaluated(key=key, iteration=iteration, branch=branch.branch, build_s=seconds, outcome=outcome)
+
+    outcome = run.journal.once(Evaluated, key, evaluate).outcome
+    folder = _folder(run, branch)
+    write_json(folder / "bench.json", outcome)
+    log = built.log if isinstance(built, Built) else f"{built.reason}\n\n{built.evidence}"
+    write_text(folder / "build.log", log + "\n")
+    return outcome
+
+
+def _outcome(run: Run, source: Path, built: Built | Rejected) -> Evaluation | Rejected:
+    rejected = signature_rejection(run.task, source)
+    if rejected is not None:
+        return rejected
+    if isinstance(built, Rejected):
+        return built
+    rejected = foreign_rejection(built, run.task.config.task.allow.libraries)
+    if rejected is not None:
+        return rejected
+    with faults():
+        return run.harness.evaluate(built.artifact)
+
+
+def _failure(run: Run, iteration: int, branch: BranchWritten) -> Rejected:
+    key = run.key(iteration, branch.key.removeprefix(f"iter{iteration}/"))
+    evaluated = run.journal.find(Evaluated, key)
+    if evaluated is None:
+        return branch.rejected or Rejected("answer", "no kernel")
+    outcome = evaluated.outcome
+    if isinstance(outcome, Rejected):
+        return outcome
+    return Rejected("verify" if outcome.verdict == "fail" else "time", outcome.reason or outcome.verdict)
+
+
+def _folder(run: Run, branch: BranchWritten) -> Path:
+    return (
+        iteration_folder(run.folder, branch.iteration)
+        / "branches"
+        / branch.key.removeprefix(f"iter{branch.iteration}/")
+    )
+
+
+def _source_path(run: Run, branch: BranchWritten) -> Path:
+    return _folder(run, branch) / run.kernel_file
+
+
+def _save_source(run: Run, branch: BranchWritten) -> None:
+    if branch.source is not None:
+        write_text(_source_path(run, branch), branch.source)

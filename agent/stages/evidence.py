@@ -1,0 +1,119 @@
+"""Cause: what the profile of the best kernel says, how far it is from the floor, and on which axis."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+
+from agent.artefacts import plain, write_json
+from agent.events import Evaluated, Profiled, Recalled, RooflineRecorded
+from agent.paths import iteration_folder
+from agent.run import Kernel, Run, StopRun, faults
+from backends.types import Listing
+from memory.recall import recall
+from memory.types import Recall
+from profiling.counters import profile_cpu
+from profiling.headroom import axis_budget, headroom, top_metrics
+from profiling.machine_code import instruction_mix
+from profiling.types import Axis, Evaluation, Headroom, Metric, Profile
+
+# One profile may take this long; past it the run goes on with counted work and says so.
+_PROFILE_TIMEOUT_S = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What an iteration's decisions rest on."""
+
+    profile: Profile
+    top: Mapping[Axis, tuple[Metric, ...]]
+    mix: Mapping[str, int | float | str]
+    headroom: Headroom
+    axis_budget: Mapping[Axis, int]
+    recall: Recall
+
+
+def gather(run: Run, iteration: int, best: Kernel) -> Evidence:
+    """Profile the best kernel (reused by content), find its headroom, and ask memory.
+
+    Raises:
+        StopRun: the kernel is within 15% of the floor on every axis.
+    """
+    profiled = profile_kernel(run, best)
+    profile = profiled.profile
+    found = headroom(best.median_ms, run.work, run.ceilings, run.task.dtype, profile)
+    budget = axis_budget(found, run.search.methods, run.search.axis_cap)
+    run.journal.once(
+        RooflineRecorded,
+        run.key(iteration, "roofline"),
+        lambda: RooflineRecorded(
+            key=run.key(iteration, "roofline"), iteration=iteration, headroom=found, axis_budget=budget
+        ),
+    )
+    top = top_metrics(profile, run.search.ncu_top)
+    folder = iteration_folder(run.folder, iteration)
+    write_json(folder / "roofline.json", {"headroom": plain(found), "axis_budget": budget, "work": plain(run.work)})
+    write_json(folder / "ncu_top.json", {axis: plain(metrics) for axis, metrics in top.items()})
+    write_json(folder / "best_input.profile.json", profile)
+    if found.near_peak:
+        raise StopRun("near-peak", f"near peak: {found.why}")
+    return Evidence(profile, top, profiled.mix, found, budget, _recall(run, iteration))
+
+
+def profile_kernel(run: Run, kernel: Kernel) -> Profiled:
+    """The profile of a build on this device, measured once."""
+    key = run.key(0, f"profile/{kernel.built.key[:16]}")
+
+    def measure() -> Profiled:
+        run.checkpoint()
+        run.progress.activity(f"profiling {kernel.label}")
+        listing = disassemble(run, kernel)
+        mix = instruction_mix(listing) if listing is not None else {}
+        numbers = {name: value for name, value in mix.items() if not isinstance(value, str)}
+        with faults():
+            profile = profile_cpu(
+                run.harness.solo_command(kernel.built.artifact),
+                run.harness.empty_command(),
+                time_ms=kernel.median_ms,
+                work=run.work,
+                ceilings=run.ceilings,
+                mix=numbers or None,
+                dtype=run.task.dtype,
+                timeout_s=_PROFILE_TIMEOUT_S,
+            )
+        return Profiled(key=key, profile=profile, mix=mix)
+
+    return run.journal.once(Profiled, key, measure)
+
+
+def disassemble(run: Run, kernel: Kernel) -> Listing | None:
+    """The kernel's machine code, None without a disassembler."""
+    with faults():
+        return run.task.backend.disassemble(kernel.built)
+
+
+def on_this_device(run: Run, kernel: Kernel) -> Kernel:
+    """The kernel with a time measured on the device of this session."""
+    if kernel.epoch == run.epoch:
+        return kernel
+    key = run.key(0, f"again/{kernel.label}")
+
+    def measure() -> Evaluated:
+        run.progress.activity(f"measuring {kernel.label} on this device")
+        with faults():
+            outcome = run.harness.evaluate(kernel.built.artifact)
+        return Evaluated(key=key, iteration=0, branch="best", build_s=None, outcome=outcome)
+
+    outcome = run.journal.once(Evaluated, key, measure).outcome
+    if not isinstance(outcome, Evaluation) or outcome.timing is None:
+        raise StopRun("patience", f"{kernel.label} does not run on this device: {outcome.reason}")
+    return replace(kernel, median_ms=outcome.timing.median_ms, epoch=run.epoch)
+
+
+def _recall(run: Run, iteration: int) -> Recall:
+    def ask() -> Recalled:
+        recalled = recall(run.store.query(), run.scope, now=datetime.now(timezone.utc))
+        return Recalled(key=f"iter{iteration}", iteration=iteration, recall=recalled)
+
+    return run.journal.once(Recalled, f"iter{iteration}", ask).recall

@@ -1,0 +1,106 @@
+"""What goes into strategy memory: outcomes against the kernel a strategy was applied to.
+
+Missing evidence teaches nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from agent.artefacts import write_json
+from agent.events import Attributed, Attribution, Remembered
+from agent.paths import iteration_folder
+from agent.plan import Plan
+from agent.run import Run
+from memory.types import Outcome, Record, Strategy
+from profiling.types import Comparison
+
+
+def remember_attempt(
+    run: Run, iteration: int, plan: Plan, comparison: Comparison, attributed: Attributed, effects: dict[str, Comparison]
+) -> None:
+    """Store the plan as a whole, and each method by its own attribution.
+
+    Args:
+        run: the run.
+        iteration: from 1.
+        plan: what was applied.
+        comparison: the kernel it was applied to (a) against the champion (b).
+        attributed: the attribution table.
+        effects: per method, the champion without it (a) against the champion (b).
+    """
+    write_json(iteration_folder(run.folder, iteration) / "attribution.json", attributed)
+    records = []
+    if comparison.verdict == "pass":
+        records.append(_measured(run, iteration, plan.strategy, comparison, ""))
+    if len(plan.methods) > 1:
+        for row in attributed.rows:
+            record = _single(run, iteration, plan, row, effects.get(row.method))
+            if record is not None:
+                records.append(record)
+    _store(run, iteration, records)
+
+
+def remember_failure(run: Run, iteration: int, plan: Plan, reason: str) -> None:
+    """All branches failed their build or check: the strategy is stored as rejected, with the reason."""
+    _store(run, iteration, [_record(run, iteration, plan.strategy, "rejected", None, reason, "")])
+
+
+def lesson(run: Run, row: Attribution) -> str:
+    """One line of at most 60 words for the next prompt, from the evidence alone."""
+    effect = ""
+    if row.attribution_ms is not None:
+        effect = f" {row.attribution_ms:+.4g} ms [{row.low_ms:.4g}, {row.high_ms:.4g}] when switched off;"
+    words = f"{row.method} on {run.scope.family}: {row.method_class};{effect} {row.reason}".split()
+    return " ".join(words[:60])
+
+
+def _single(run: Run, iteration: int, plan: Plan, row: Attribution, effect: Comparison | None) -> Record | None:
+    parameters = {m.id: dict(m.parameters) for m in plan.methods if m.id == row.method and m.parameters}
+    strategy = Strategy((row.method,), parameters)
+    if row.method_class == "implementation_failed":
+        return _record(run, iteration, strategy, "rejected", None, row.reason, lesson(run, row))
+    if row.method_class in ("effective", "ineffective") and effect is not None:
+        return _measured(run, iteration, strategy, effect, lesson(run, row))
+    return None
+
+
+def _measured(run: Run, iteration: int, strategy: Strategy, comparison: Comparison, text: str) -> Record:
+    positive = comparison.low > 1 + run.smallest_gain
+    gain = f"{comparison.speedup:.3f}x [{comparison.low:.3f}, {comparison.high:.3f}]"
+    reason = f"{gain}, smallest claimable gain {run.smallest_gain:.3f}"
+    return _record(run, iteration, strategy, "positive" if positive else "negative", comparison, reason, text)
+
+
+def _record(
+    run: Run,
+    iteration: int,
+    strategy: Strategy,
+    outcome: Outcome,
+    comparison: Comparison | None,
+    reason: str,
+    text: str,
+) -> Record:
+    return Record(
+        scope=run.scope,
+        strategy=strategy,
+        outcome=outcome,
+        effect=comparison.speedup if comparison else None,
+        effect_low=comparison.low if comparison else None,
+        effect_high=comparison.high if comparison else None,
+        reason=reason,
+        run=run.run_id,
+        iteration=iteration,
+        versions=run.versions,
+        lesson=text,
+    )
+
+
+def _store(run: Run, iteration: int, records: Sequence[Record]) -> None:
+    def store() -> Remembered:
+        run.progress.activity("remembering")
+        ids = run.store.add(records)
+        lessons = tuple(r.lesson for r in records if r.lesson)
+        return Remembered(key=f"iter{iteration}", iteration=iteration, records=ids, lessons=lessons)
+
+    run.journal.once(Remembered, f"iter{iteration}", store)

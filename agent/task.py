@@ -1,0 +1,178 @@
+"""From a config to what the parts below need: the backend, the signature, the bound problem, how to build."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from agent.config import Config, TaskSection
+from agent.errors import ConfigError, UnfitEnvironment
+from backends.registry import detect, get_backend
+from backends.types import Backend, BuildSpec, Signature, SourceError, ToolchainError
+from profiling.binding import TensorRule, bind, convention_used, evaluate_expression
+from profiling.types import Case, Limits, MeasureSettings, Problem, TaskCheck, TaskError, Tolerance, Work
+
+# How far a candidate's relative norm error may exceed the baseline's, by the arithmetic that the task allows.
+# TF32 errs about 250 times as much as fp32 on a GEMM; `any` leaves the elementwise tolerance to decide.
+_BASELINE_FACTOR = {"input": 8.0, "tf32": 512.0, "any": 1e12}
+_EPS_FACTOR = 32.0
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A task ready to be measured.
+
+    Attributes:
+        config: as loaded.
+        backend: how its kernels are built.
+        baseline: the kernel as given.
+        signature: the baseline's.
+        problem: bound to tensors and values.
+        spec: how each kernel is built.
+        notes: what a person should know of the binding.
+    """
+
+    config: Config
+    backend: Backend
+    baseline: Path
+    signature: Signature
+    problem: Problem
+    spec: BuildSpec
+    notes: tuple[str, ...]
+
+    @property
+    def dtype(self) -> str:
+        """The floating-point type whose peak holds the task: the widest of its tensors, else float32."""
+        dtypes = {t.dtype for t in self.problem.timed.tensors}
+        return "float64" if "float64" in dtypes else "float32"
+
+
+def prepare_task(config: Config, kernel: Path | None = None) -> Task:
+    """Parse the baseline and bind the task; nothing is built yet.
+
+    Args:
+        config: as loaded.
+        kernel: a kernel to take for the baseline instead (for `bench KERNEL` and `inspect`).
+
+    Raises:
+        ConfigError: the source or the task cannot be bound.
+        UnfitEnvironment: the backend's compiler is missing.
+    """
+    section = config.task
+    baseline = kernel or section.baseline
+    spec = build_spec(section)
+    try:
+        name = detect(baseline) if section.backend == "auto" else section.backend
+        backend = get_backend(name)
+        signature = backend.signature(baseline, spec)
+        rules = tensor_rules(section)
+        timed = bind(signature, section.dims, rules, section.scalars)
+        checks = tuple(_check_case(signature, section, rules, extra) for extra in section.check_dims)
+        _check_work(section)
+    except (SourceError, TaskError) as error:
+        raise ConfigError(str(error)) from None
+    except ToolchainError as error:
+        raise UnfitEnvironment(str(error)) from None
+    note = convention_used(signature, section.dims, rules)
+    problem = Problem(section.name, signature, timed, checks, section.reference, _tolerance(section))
+    return Task(config, backend, baseline, signature, problem, spec, (note,) if note else ())
+
+
+def build_spec(section: TaskSection) -> BuildSpec:
+    """The task's build section; the baseline's own folder is searched for its headers."""
+    build = section.build
+    return BuildSpec(
+        flags=build.flags,
+        define={name: str(value) for name, value in build.define.items()},
+        include=(*build.include, section.baseline.parent),
+        std=build.std,
+        timeout_s=build.timeout_s,
+    )
+
+
+def tensor_rules(section: TaskSection) -> Mapping[str, TensorRule] | None:
+    """The task's `tensors`, as the binder takes them."""
+    if section.tensors is None:
+        return None
+    return {name: TensorRule(t.shape, t.dtype, t.role, t.init) for name, t in section.tensors.items()}
+
+
+def measure_settings(config: Config, floor_ms: float | None) -> MeasureSettings:
+    """The `measure` section for the harness."""
+    measure = config.measure
+    return MeasureSettings(
+        warmup_ms=measure.warmup_ms,
+        min_samples=measure.min_samples,
+        min_time_s=measure.min_time_s,
+        max_time_s=measure.max_time_s,
+        l2=measure.l2,
+        pairs=measure.pairs,
+        floor_ms=floor_ms,
+        threads=config.device.threads,
+    )
+
+
+def limits(config: Config) -> Limits:
+    """The walls around one worker."""
+    gib = config.measure.memory_gib
+    return Limits(config.measure.call_timeout_s, None if gib is None else int(gib * 2**30))
+
+
+def work_of(task: Task, check: TaskCheck | None) -> Work:
+    """Operations and least bytes of one call: the config's, else the reference's, else (bytes) one pass over tensors."""
+    section = task.config.task
+    dims = section.dims
+    flops = None if section.work.flops is None else evaluate_expression(section.work.flops, dims, "task.work.flops")
+    moved = None if section.work.bytes is None else evaluate_expression(section.work.bytes, dims, "task.work.bytes")
+    if check is not None:
+        flops = check.flops if flops is None else flops
+        moved = check.bytes if moved is None else moved
+    return Work(flops, one_pass_bytes(task.problem.timed) if moved is None else moved)
+
+
+def one_pass_bytes(case: Case) -> float:
+    """Each input read once, each output written once."""
+    total = 0
+    for tensor in case.tensors:
+        size = tensor.elements * _element_bytes(tensor.dtype)
+        total += 2 * size if tensor.role == "inout" else size
+    return float(total)
+
+
+def with_reference(task: Task, reference: Path) -> Task:
+    """The same task, judged by another copy of its reference."""
+    return replace(task, problem=replace(task.problem, reference=reference))
+
+
+def _element_bytes(dtype: str) -> int:
+    if dtype == "bool" or "8" in dtype:
+        return 1
+    return 2 if "16" in dtype else 4 if "32" in dtype else 8
+
+
+def _check_case(
+    signature: Signature, section: TaskSection, rules: Mapping[str, TensorRule] | None, extra: Mapping[str, int]
+) -> Case:
+    unknown = sorted(set(extra) - set(section.dims))
+    if unknown:
+        raise TaskError(f"task.check_dims: `{unknown[0]}` is not one of the dims ({', '.join(section.dims)})")
+    return bind(signature, {**section.dims, **extra}, rules, section.scalars)
+
+
+def _check_work(section: TaskSection) -> None:
+    for name, expression in (("flops", section.work.flops), ("bytes", section.work.bytes)):
+        if expression is not None and evaluate_expression(expression, section.dims, f"task.work.{name}") <= 0:
+            raise TaskError(f"task.work.{name}: `{expression}` is not positive")
+
+
+def _tolerance(section: TaskSection) -> Tolerance | None:
+    given = section.tolerance
+    if given is None:
+        return None
+    return Tolerance(
+        atol=given.atol,
+        rtol=given.rtol,
+        baseline_factor=given.baseline_factor or _BASELINE_FACTOR[section.precision],
+        eps_factor=given.eps_factor or _EPS_FACTOR,
+    )

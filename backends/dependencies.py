@@ -1,0 +1,35 @@
+"""Which shared libraries a built kernel pulls in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from elftools.common.exceptions import ELFError
+from elftools.elf.dynamic import DynamicSection
+from elftools.elf.elffile import ELFFile
+
+from backends.types import ToolchainError
+
+# The languages' own run-time: what a compiler links without being asked, or for OpenMP.
+_RUNTIME = ("libc", "libm", "libstdc++", "libgcc_s", "libgomp", "libomp", "libpthread", "libdl", "librt", "ld-linux")
+
+
+def needed_libraries(artifact: Path) -> tuple[str, ...]:
+    """The DT_NEEDED entries of a shared library.
+
+    Raises:
+        ToolchainError: the file is not a shared library.
+    """
+    try:
+        with artifact.open("rb") as stream:
+            sections = [s for s in ELFFile(stream).iter_sections() if isinstance(s, DynamicSection)]
+            return tuple(tag.needed for s in sections for tag in s.iter_tags("DT_NEEDED"))
+    except (OSError, ELFError) as error:
+        raise ToolchainError(f"{artifact}: cannot be read as a shared library ({error})") from None
+
+
+def foreign_libraries(artifact: Path, allowed: Sequence[str]) -> tuple[str, ...]:
+    """Needed libraries that are neither the run-time's nor allowed by name (`cublas` allows `libcublas.so.13`)."""
+    known = {*_RUNTIME, *(f"lib{name.removeprefix('lib')}" for name in allowed)}
+    return tuple(n for n in needed_libraries(artifact) if n.split(".so")[0].removesuffix("-x86-64") not in known)
