@@ -23,7 +23,7 @@ _PYTHON_TOKENS = re.compile(
     r'#[^\n]*|"""(?:\\.|.)*?"""|\'\'\'(?:\\.|.)*?\'\'\'|"""|\'\'\'|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S
 )
 _BARE_C = re.compile(r"\s*(#\s*(include|if|ifdef|ifndef|define|pragma)\b|//|/\*|extern\s+\"C\"|template\s*<)")
-_BARE_PYTHON = re.compile(r'\s*(import \w+|from [\w.]+ import |"""|#)')
+_BARE_PYTHON = re.compile(r'\s*(import [\w., ]+$|from [\w.]+ import |""")', re.M)
 
 
 class Unreadable(Exception):
