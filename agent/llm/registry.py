@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import importlib.util
 import os
 import re
 import time
+import urllib.request
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
@@ -61,11 +63,7 @@ def make_provider(
     else:
         policy = RetryPolicy(settings.max_attempts, settings.max_retry_s, wait, sleep)
         price = price_for(settings.provider, settings.model, load_prices(settings.prices))
-        try:
-            provider = factory(settings, read_key(settings, environ), _base_url(settings, environ), price, policy)
-        except ImportError as error:
-            # A SOCKS proxy in the environment needs a package that neither SDK installs.
-            raise ValueError(f"llm.provider {settings.provider} cannot start: {' '.join(str(error).split())}") from None
+        provider = factory(settings, read_key(settings, environ), _base_url(settings, environ), price, policy)
     return RecordingProvider(provider, Path(settings.record)) if settings.record else provider
 
 
@@ -83,7 +81,9 @@ def check_settings(settings: LLMSettings, environ: Mapping[str, str] = os.enviro
         return _check_answers(settings)
     if not settings.model:
         return f"llm.model is missing: provider {name} needs the id of a model"
-    return _check_base_url(settings, environ) or _check_key(settings, environ) or _check_prices(settings)
+    return (
+        _check_base_url(settings, environ) or _check_proxy() or _check_key(settings, environ) or _check_prices(settings)
+    )
 
 
 def _check_answers(settings: LLMSettings) -> str | None:
@@ -110,6 +110,14 @@ def _check_base_url(settings: LLMSettings, environ: Mapping[str, str]) -> str | 
         return f"{where} {bare!r} must start with http:// or https://"
     if settings.provider == "anthropic" and bare.endswith("/v1"):
         return f"{where} {bare!r} must not end in /v1: the SDK adds it; use {bare.removesuffix('/v1')!r}"
+    return None
+
+
+def _check_proxy() -> str | None:
+    """A SOCKS proxy needs a package that neither SDK installs; without it no client can be made, for any address."""
+    for scheme, proxy in urllib.request.getproxies().items():
+        if proxy.startswith("socks") and importlib.util.find_spec("socksio") is None:
+            return f"the environment sets a SOCKS proxy ({scheme}_proxy): pip install 'httpx2[socks]', or unset it"
     return None
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -103,6 +105,19 @@ def test_addresses_are_checked() -> None:
     assert "secret" not in doubled
     from_environment = problem(LLMSettings("anthropic", "m"), ANTHROPIC_BASE_URL="https://gateway/v1", **key)
     assert from_environment.startswith("ANTHROPIC_BASE_URL")
+
+
+@pytest.mark.skipif(importlib.util.find_spec("socksio") is not None, reason="socksio is installed: SOCKS works here")
+def test_a_socks_proxy_that_no_client_could_use_is_named() -> None:
+    program = (
+        "from agent.llm.registry import make_provider\nfrom agent.llm.types import LLMSettings\n"
+        "try:\n    make_provider(LLMSettings('openai', model='m', api_key_env='K'), environ={'K': 'k'})\n"
+        "except ValueError as error:\n    print(error)\n"
+    )
+    environ = {**os.environ, "ALL_PROXY": "socks5://127.0.0.1:1"}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environ)
+    assert done.stdout.startswith("the environment sets a SOCKS proxy (all_proxy)")
+    assert done.stderr == ""
 
 
 def test_a_missing_model_is_named() -> None:
