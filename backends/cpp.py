@@ -1,0 +1,223 @@
+"""C++ kernels on the host: one `.cpp` with `extern "C" void solve(...)`, built by g++ or clang++, read by objdump."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from backends import build_cache, diagnostics
+from backends.disassembly import parse_objdump
+from backends.host_compiler import (
+    FILE_LIMIT_BYTES,
+    Compiler,
+    disk_error,
+    find_compiler,
+    find_tool,
+    run_compiler,
+    search_path,
+    too_large,
+    version_line,
+)
+from backends.preprocessed import user_text
+from backends.process import run_process
+from backends.signature import parse_signature
+from backends.types import BuildSpec, Built, Listing, Rejected, Signature, SourceError, ToolchainError
+
+ARTIFACT = "kernel.so"
+_X86 = platform.machine().lower() in {"x86_64", "amd64"}
+# Fixed rather than `native`, so that a recorded kernel means the same on every machine that can run it.
+_TARGET = ("-march=x86-64-v3",) if _X86 else ()
+# Contraction is what g++ does by default and clang++ does not. Without `no-semantic-interposition`, -fPIC forbids
+# inlining any function of the kernel that is not static.
+_COMPILE = ("-O3", *_TARGET, "-ffp-contract=fast", "-fPIC", "-fno-semantic-interposition", "-pthread")
+_PREPROCESSED = "unit.ii"
+_EXPORTS = "exports.map"
+# Only `solve` leaves the library, so a kernel cannot put its own malloc or memcpy in front of anyone's.
+_EXPORTED = "{ global: solve; local: *; };\n"
+_LINK = ("-shared", f"-Wl,--version-script={_EXPORTS}")
+# A missing symbol must fail here with its name, not later in dlopen. Sanitizers leave theirs to the program.
+_NO_UNDEFINED = "-Wl,-z,defs"
+_TOO_LARGE = f"the build wrote a file of more than {FILE_LIMIT_BYTES >> 20} MiB"
+_DISASSEMBLE_LIMIT_S = 60.0
+_LISTING_LIMIT_BYTES = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    """A kernel after the preprocessor: its output, and the key of the build that it asks for."""
+
+    text: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    """A compiler run that gave nothing: one line, and the trimmed log behind it."""
+
+    reason: str
+    evidence: str
+
+
+class CppBackend:
+    """Kernels built by the host's C++ compiler into a shared library."""
+
+    name: str = "cpp"
+    suffix: str = ".cpp"
+
+    def toolchain(self) -> Mapping[str, str]:
+        """Tool names to version lines: the compiler, and objdump where it is installed.
+
+        Raises:
+            ToolchainError: there is no compiler that runs.
+        """
+        compiler = find_compiler()
+        tools = {compiler.name: compiler.version}
+        objdump = find_tool("objdump")
+        if objdump is not None:
+            tools["objdump"] = version_line((str(objdump),))
+        return tools
+
+    def signature(self, source: Path, spec: BuildSpec) -> Signature:
+        """Parse the one live `solve` as the compiler would see it under `spec`.
+
+        Raises:
+            SourceError: the file cannot be read or preprocessed, or its `solve` cannot be bound.
+            ToolchainError: there is no compiler that runs.
+        """
+        compiler = find_compiler()
+        try:
+            with tempfile.TemporaryDirectory(prefix="roofclimb-") as folder:
+                unit = _preprocess(compiler, _copy(source, Path(folder)), source, spec)
+        except OSError as error:
+            raise disk_error(error, Path(tempfile.gettempdir())) from error
+        if isinstance(unit, _Failed):
+            raise SourceError(unit.reason if source.name in unit.reason else f"{source.name}: {unit.reason}")
+        return parse_signature(unit.text, source)
+
+    def build(self, source: Path, spec: BuildSpec, cache: Path) -> Built | Rejected:
+        """Compile `source` into `cache/<key>/kernel.so`, or take it from there. Safe in threads and processes.
+
+        Raises:
+            SourceError: `source` cannot be read.
+            ToolchainError: no compiler that runs, a full disk, or a cache folder that cannot be written.
+        """
+        compiler = find_compiler()
+        try:
+            with build_cache.private_folder(cache) as work:
+                return _build(compiler, source, spec, cache, work)
+        except OSError as error:
+            raise disk_error(error, cache) from error
+
+    def disassemble(self, built: Built) -> Listing | None:
+        """The kernel's own functions as machine instructions; None where objdump is not installed.
+
+        Raises:
+            ToolchainError: objdump is there and fails.
+        """
+        objdump = find_tool("objdump")
+        if objdump is None:
+            return None
+        done = run_process(
+            [str(objdump), "--disassemble", "--no-show-raw-insn", "--demangle", str(built.artifact)],
+            timeout_s=_DISASSEMBLE_LIMIT_S,
+            env={"LC_ALL": "C", "PATH": search_path()},
+            max_output_bytes=_LISTING_LIMIT_BYTES,
+        )
+        if done.returncode != 0:
+            said = (done.stderr.strip().splitlines() or [f"exit {done.returncode}"])[0]
+            raise ToolchainError(f"objdump could not read {built.artifact}: {said}; reinstall binutils")
+        return parse_objdump(done.stdout)
+
+
+def _build(compiler: Compiler, source: Path, spec: BuildSpec, cache: Path, work: Path) -> Built | Rejected:
+    copy = _copy(source, work)
+    unit = _preprocess(compiler, copy, source, spec)
+    if isinstance(unit, _Failed):
+        return Rejected("build", unit.reason, unit.evidence)
+    entry = build_cache.load(cache, unit.key, ARTIFACT)
+    if entry is not None:
+        return Built(entry.artifact, unit.key, entry.command, entry.log, seconds=0.0, cached=True)
+    (work / _EXPORTS).write_text(_EXPORTED, encoding="utf-8")
+    arguments = _arguments(copy, source, spec, ("-o", ARTIFACT, *_link_flags(spec)))
+    done = run_compiler(compiler, arguments, work=work, timeout_s=spec.timeout_s)
+    log = diagnostics.shorten_paths(done.stderr, {f"{work}/": "", f"{source.parent.absolute()}/": ""})
+    if done.timed_out:
+        return Rejected("build", f"compiler exceeded {spec.timeout_s:g} s", diagnostics.bounded(log))
+    if done.returncode != 0:
+        reason = _TOO_LARGE if too_large(done) else diagnostics.first_error(log)
+        return Rejected("build", reason, diagnostics.errors_only(log, copy.name))
+    log = diagnostics.bounded(log)
+    command = (*compiler.argv, *arguments)
+    artifact = build_cache.store(cache, unit.key, work / ARTIFACT, command, log)
+    return Built(artifact, unit.key, command, log, seconds=done.seconds, cached=False)
+
+
+def _copy(source: Path, work: Path) -> Path:
+    """The kernel in the build's own folder: what is hashed is what is compiled, and no path reaches its text."""
+    try:
+        text = source.read_bytes()
+    except OSError as error:
+        raise SourceError(f"{source}: {error.strerror or error}; give a readable kernel file") from error
+    copy = work / (f"_{source.name}" if source.name.startswith(("-", "@")) else source.name)
+    copy.write_bytes(text)
+    return copy
+
+
+def _preprocess(compiler: Compiler, copy: Path, source: Path, spec: BuildSpec) -> _Unit | _Failed:
+    arguments = _arguments(copy, source, spec, ("-E", "-o", _PREPROCESSED))
+    done = run_compiler(compiler, arguments, work=copy.parent, timeout_s=spec.timeout_s)
+    if done.timed_out:
+        return _Failed(f"preprocessor exceeded {spec.timeout_s:g} s", "")
+    if done.returncode != 0:
+        log = diagnostics.shorten_paths(done.stderr, {f"{copy.parent}/": "", f"{source.parent.absolute()}/": ""})
+        return _Failed(diagnostics.first_error(log), diagnostics.errors_only(log, copy.name))
+    text = (copy.parent / _PREPROCESSED).read_text(encoding="utf-8", errors="replace")
+    return _Unit(text, _key(compiler, copy, text, spec))
+
+
+def _arguments(copy: Path, source: Path, spec: BuildSpec, action: tuple[str, ...]) -> tuple[str, ...]:
+    """The compiler's arguments, to be run in the folder of `copy`. Libraries among the flags must follow the source."""
+    return (
+        f"-std={spec.std}",
+        *_COMPILE,
+        *action,
+        "-iquote",
+        str(source.parent.absolute()),
+        *(f"-I{folder}" for folder in spec.include),
+        "-x",
+        "c++",
+        copy.name,
+        "-x",
+        "none",
+        *spec.flags,
+        *(f"-D{name}={value}" for name, value in sorted(spec.define.items())),
+    )
+
+
+def _link_flags(spec: BuildSpec) -> tuple[str, ...]:
+    sanitized = any(flag.startswith("-fsanitize") for flag in spec.flags)
+    return _LINK if sanitized else (*_LINK, _NO_UNDEFINED)
+
+
+def _key(compiler: Compiler, copy: Path, preprocessed: str, spec: BuildSpec) -> str:
+    """SHA-256 over the bytes that the build reads from the user, how it is asked for, and the compiler's version."""
+    digest = hashlib.sha256()
+    asked = {
+        "compiler": [*compiler.argv, compiler.version],
+        "flags": [*_COMPILE, *_link_flags(spec), *spec.flags],
+        "exports": _EXPORTED,
+        "define": sorted(spec.define.items()),
+        "std": spec.std,
+        "machine": platform.machine(),
+    }
+    digest.update(json.dumps(asked, sort_keys=True).encode())
+    for name in (copy.name, *user_text(preprocessed, copy.name).includes):
+        content = (copy.parent / name).read_bytes()
+        digest.update(f"\0{len(content)}\0".encode())
+        digest.update(content)
+    return digest.hexdigest()
