@@ -1,0 +1,145 @@
+"""A method's class is what people read in the morning: missing evidence must never look like a finding."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from agent.events import AblationBuilt
+from agent.plan import Analysis, Plan, PlannedMethod, Trigger
+from agent.stages.ablation import ALL, Ablation
+from agent.stages.attribution import attribute
+from backends.types import Rejected
+from profiling.types import Comparison, MethodPresence
+
+Presence = Literal["verified", "absent", "unavailable", "none"]
+
+
+def compared(speedup: float, width: float = 0.01, base_ms: float = 1.0, verdict: str = "pass") -> Comparison:
+    """a runs at `speedup * base_ms`, b at `base_ms`."""
+    low, high = speedup - width, speedup + width
+    return Comparison(
+        speedup=speedup,
+        low=low,
+        high=high,
+        a_ms=speedup * base_ms,
+        b_ms=base_ms,
+        delta_ms=(speedup - 1) * base_ms,
+        delta_low_ms=(low - 1) * base_ms,
+        delta_high_ms=(high - 1) * base_ms,
+        log_ratios=((0.0,),),
+        verdict="pass" if verdict == "pass" else "fail",
+        reason=None if verdict == "pass" else "C[3]: 1 is not 2",
+    )
+
+
+def without(
+    method: str,
+    comparison: Comparison | None,
+    code_differs: bool | None = True,
+    rejected: Rejected | None = None,
+) -> Ablation:
+    built = AblationBuilt(
+        key=f"iter1/no_{method}",
+        iteration=1,
+        method=method,
+        form="switch",
+        source=None,
+        code_differs=code_differs,
+        rejected=rejected,
+    )
+    return Ablation(built, comparison)
+
+
+def plan(*methods: str) -> Plan:
+    trigger = Trigger(metric="ipc", value=1.0)
+    return Plan(
+        analysis=Analysis(metrics="", reasoning="", risks=""),
+        methods=tuple(
+            PlannedMethod(id=m, axis="compute", why="", triggers=(trigger,), trigger_strength=0.5) for m in methods
+        ),
+    )
+
+
+def present(method: str, verdict: Presence = "verified") -> MethodPresence:
+    return MethodPresence(method, verdict, "vfmadd* 0 -> 12")
+
+
+def classes(
+    methods: dict[str, tuple[Presence, Ablation | None]], gain: Comparison, all_off: Ablation | None = None
+) -> dict[str, str]:
+    ablations = {m: a for m, (_, a) in methods.items() if a is not None}
+    if all_off is not None:
+        ablations[ALL] = all_off
+    presence = [present(m, v) for m, (v, _) in methods.items()]
+    rows, _ = attribute(plan(*methods), presence, ablations, gain, 0.02)
+    return {row.method: row.method_class for row in rows}
+
+
+def test_present_and_beyond_noise_is_effective_and_present_and_not_is_ineffective() -> None:
+    found = classes(
+        {"x.a": ("verified", without("x.a", compared(1.5))), "x.b": ("verified", without("x.b", compared(1.005)))},
+        compared(1.5),
+    )
+    assert found == {"x.a": "effective", "x.b": "ineffective"}
+
+
+def test_a_gain_whose_interval_reaches_into_the_noise_is_not_effective() -> None:
+    found = classes({"x.a": ("verified", without("x.a", compared(1.05, width=0.04)))}, compared(1.0))
+    assert found == {"x.a": "ineffective"}
+
+
+def test_absent_from_the_machine_code_is_a_failed_implementation_whatever_the_time_says() -> None:
+    assert classes({"x.a": ("absent", without("x.a", compared(1.5)))}, compared(1.5)) == {
+        "x.a": "implementation_failed"
+    }
+
+
+def test_a_switch_that_changes_no_machine_code_is_a_failed_implementation() -> None:
+    found = classes({"x.a": ("verified", without("x.a", None, code_differs=False))}, compared(1.5))
+    assert found == {"x.a": "implementation_failed"}
+
+
+def test_an_ablation_that_does_not_build_or_is_wrong_says_nothing() -> None:
+    broken = without("x.a", None, rejected=Rejected("build", "expected ';'"))
+    wrong = without("x.b", compared(1.5, verdict="fail"))
+    found = classes({"x.a": ("verified", broken), "x.b": ("verified", wrong), "x.c": ("verified", None)}, compared(1.5))
+    assert found == {"x.a": "unverified", "x.b": "unverified", "x.c": "unverified"}
+
+
+def test_without_a_disassembler_nothing_is_called_effective() -> None:
+    assert classes({"x.a": ("unavailable", without("x.a", compared(1.5)))}, compared(1.5)) == {"x.a": "unverified"}
+
+
+def test_a_method_that_leaves_no_opcode_is_classified_by_its_effect_when_the_code_differs() -> None:
+    assert classes({"x.a": ("none", without("x.a", compared(1.5)))}, compared(1.5)) == {"x.a": "effective"}
+    unseen = without("x.a", compared(1.5), code_differs=None)
+    assert classes({"x.a": ("none", unseen)}, compared(1.5)) == {"x.a": "unverified"}
+
+
+def test_sabotaged_else_branches_void_every_attribution_by_switch() -> None:
+    sabotage = without(ALL, compared(1.4))
+    rows, audit = attribute(
+        plan("x.a"), [present("x.a")], {"x.a": without("x.a", compared(1.5)), ALL: sabotage}, compared(1.1), 0.02
+    )
+    assert rows[0].method_class == "unverified"
+    assert rows[0].attribution_ms is None
+    assert audit is not None
+    assert audit.startswith("failed")
+
+
+def test_an_honest_all_off_kernel_passes_the_audit() -> None:
+    honest = without(ALL, compared(1.02))
+    found = classes({"x.a": ("verified", without("x.a", compared(1.5)))}, compared(1.5), honest)
+    assert found == {"x.a": "effective"}
+
+
+def test_methods_that_only_work_together_are_interaction_and_never_ineffective() -> None:
+    found = classes(
+        {"x.a": ("verified", without("x.a", compared(1.0))), "x.b": ("verified", without("x.b", compared(1.0)))},
+        compared(3.0),
+    )
+    assert found == {"x.a": "interaction", "x.b": "interaction"}
+
+
+def test_a_champion_that_gained_nothing_has_no_interaction_to_explain() -> None:
+    assert classes({"x.a": ("verified", without("x.a", compared(1.0)))}, compared(0.9)) == {"x.a": "ineffective"}
