@@ -1,7 +1,7 @@
 """The catalogue of optimisation methods: what a plan may name, when it pays, and what excludes what.
 
 The methods are data (`prompts/methods/*.yaml`, one file per kind of machine). One id may stand in two files when the
-idea is the same on both: `compute.loop_unroll` on a GPU and on a CPU differ in triggers and in machine code, not in name.
+idea is the same on both: `compute.loop_unroll` on a GPU and on a CPU differ in triggers and machine code, not in name.
 """
 
 from __future__ import annotations
@@ -230,7 +230,7 @@ def parse_methods(text: str, name: str) -> tuple[Method, ...]:
     try:
         file = _MethodsFile.model_validate(yaml.safe_load(text))
     except yaml.YAMLError as error:
-        raise CatalogueError(f"{name}: not valid YAML: {error}") from error
+        raise CatalogueError(f"{name}: not valid YAML: {' '.join(str(error).split())}") from error
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
