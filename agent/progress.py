@@ -21,7 +21,7 @@ from rich.text import Text
 from agent import events as ev
 from agent.events import AnyEvent
 from agent.report import fmt
-from agent.state import BranchState, IterationState, State, fold
+from agent.state import BranchState, IterationState, State, StateFold
 from backends.types import Rejected
 
 _STATUS_STYLE = {
@@ -103,24 +103,24 @@ class LiveProgress:
     def __init__(self, console: Console, iterations: int, past: Sequence[AnyEvent] = ()) -> None:
         self._console = console
         self._iterations = iterations
-        self._events = list(past)
-        self._state = fold(self._events)
+        self._fold = StateFold()
+        self._state = self._fold.state
         self._plan: ev.PlanDecided | None = None
         self._activity = ""
         self._spinner = Spinner("dots", style="cyan")
-        self._clock = (self._state.elapsed_s, time.monotonic())
+        self._clock = (0.0, time.monotonic())
         # The renderer reads whole values that `__call__` replaces; taking a lock there could deadlock with Live's own.
         self._live = Live(
             get_renderable=self.render, console=console, refresh_per_second=8, transient=True, redirect_stdout=False
         )
-        for event in self._events:
-            self._settle(event)
+        for event in past:
+            self(event)
         self._live.start()
 
     def __call__(self, event: AnyEvent) -> None:
         """Take one event."""
-        self._events.append(event)
-        self._state = fold(self._events)
+        self._fold.take(event)
+        self._state = self._fold.state
         self._clock = (event.elapsed_s, time.monotonic())
         self._settle(event)
 
@@ -209,7 +209,7 @@ def _describe_start(
     if isinstance(event, ev.RunStarted):
         return fmt.one_line(f"{event.run_id} {event.task} {event.backend}, {event.provider} {event.model}".rstrip())
     if isinstance(event, ev.SessionStarted):
-        return fmt.one_line(f"{'started' if event.key == '0' else 'resumed'} on {event.device_id}")
+        return fmt.one_line(f"{'started' if event.key == '0' else 'resumed'} on {event.environment.device.name}")
     if isinstance(event, ev.TaskChecked):
         return fmt.one_line("; ".join([f"task checked: rejects {', '.join(event.check.rejected)}", *event.notes]))
     if isinstance(event, ev.CeilingsMeasured):
@@ -226,9 +226,9 @@ def _describe_asking(
         cost = ", ".join(
             filter(None, (f"{fmt.count(tokens)} tokens out" if tokens else "", fmt.dollars(event.reply.usd)))
         )
-        return fmt.one_line(f"{where} {event.key} answered, {cost}")
+        return fmt.one_line(f"{where} {_step(event)} answered, {cost}")
     if isinstance(event, ev.RequestFailed):
-        return fmt.one_line(f"{where} {event.key} failed ({event.kind}): {event.message}")
+        return fmt.one_line(f"{where} {_step(event)} failed ({event.kind}): {event.message}")
     if isinstance(event, ev.Recalled):
         recall = event.recall
         told = len(recall.blocked) + len(recall.preferred) + len(recall.lessons)
@@ -264,8 +264,9 @@ def _describe_measuring(event: AnyEvent) -> str:
         found = ", ".join(f"{p.method} {p.verdict}" for p in event.presence)
         return f"iter {event.iteration} machine code: {found}" if found else ""
     if isinstance(event, ev.AblationBuilt):
-        how = f"{event.rejected.stage}: {event.rejected.reason}" if event.rejected else event.form
-        return f"iter {event.iteration} without {event.method}: {how}"
+        fell = event.rejected
+        how = f"rejected at {fell.stage}: {fell.reason}" if fell else f"built by {event.form}"
+        return f"iter {event.iteration} without {event.method} {how}"
     if isinstance(event, ev.Attributed):
         rows = "; ".join(f"{r.method} {fmt.difference(r.attribution_ms)} {r.method_class}" for r in event.rows)
         return f"iter {event.iteration} attribution: {rows}" if rows else ""
@@ -280,6 +281,10 @@ def _describe_end(event: AnyEvent) -> str:
     if isinstance(event, ev.Paused):
         return f"{event.status}: {event.reason}"
     return f"note: {event.text}" if isinstance(event, ev.Noted) else ""
+
+
+def _step(event: ev.ReplyReceived | ev.RequestFailed) -> str:
+    return event.key.removeprefix(f"iter{event.iteration}-")
 
 
 def _kernel(event: ev.Evaluated) -> str:

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
+from agent import events as ev
 from agent.config import validate
 from agent.errors import ConfigError, UnfitEnvironment
+from agent.events import AnyEvent
 from agent.journal import read_events
 from agent.report.html import render_html
 from agent.report.summary import render_summary
-from agent.report.view import DEFAULT_NOISE
+from agent.report.view import DEFAULT_NOISE, last
 from agent.state import fold
-
-_KERNEL_SUFFIXES = frozenset((".cu", ".cpp", ".cc", ".cxx", ".py"))
 
 
 def write_reports(folder: Path) -> None:
@@ -30,7 +31,7 @@ def write_reports(folder: Path) -> None:
     state = fold(events)
     noise = _noise(folder / "config.yaml")
     _replace(folder / "summary.md", render_summary(state, events, noise))
-    _replace(folder / "report.html", render_html(state, events, _sources(folder, state.best_file), noise))
+    _replace(folder / "report.html", render_html(state, events, _sources(folder, events, state.best_file), noise))
 
 
 def _noise(path: Path) -> float:
@@ -46,20 +47,15 @@ def _noise(path: Path) -> float:
     return validate(data, str(path)).search.noise
 
 
-def _sources(folder: Path, best: str | None) -> dict[str, str]:
-    """The kernel text of the baseline and of the best so far (`best` is its folder), as far as the run has come."""
-    found = {}
-    for name, place in (("baseline", "baseline"), ("best", best)):
-        kernel = None if place is None else _kernel(folder / place)
-        if kernel is not None:
-            found[name] = kernel.read_text(errors="replace")
-    return found
-
-
-def _kernel(folder: Path) -> Path | None:
-    """The kernel in a folder: `kernel.*` before the name that the user gave the baseline."""
-    kernels = [path for path in folder.glob("*") if path.suffix in _KERNEL_SUFFIXES and path.is_file()]
-    return min(kernels, key=lambda path: (path.stem != "kernel", path.name), default=None)
+def _sources(folder: Path, events: Sequence[AnyEvent], best_file: str | None) -> dict[str, str]:
+    """The kernel text of the baseline and of the best so far, as far as the run has come."""
+    started = last(events, ev.RunStarted)
+    places = {"baseline": f"baseline/kernel{started.suffix}" if started else None, "best": best_file}
+    return {
+        name: (folder / place).read_text(errors="replace")
+        for name, place in places.items()
+        if place is not None and (folder / place).is_file()
+    }
 
 
 def _replace(path: Path, text: str) -> None:

@@ -86,13 +86,13 @@ def draw_charts(state: State, events: Sequence[AnyEvent]) -> Mapping[str, Chart]
         "attribution": ("What each method is worth, with its 95% interval", _attribution(events)),
     }
     return {
-        anchor: Chart(caption, _svg(spec, _WIDE), _svg(_for_phone(spec), _NARROW))
+        anchor: Chart(caption, _svg(f"{anchor}-wide", spec, _WIDE), _svg(f"{anchor}-narrow", _for_phone(spec), _NARROW))
         for anchor, (caption, spec) in specs.items()
         if spec is not None
     }
 
 
-def _svg(spec: Spec, width: int) -> str:
+def _svg(name: str, spec: Spec, width: int) -> str:
     whole = {
         "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
         "width": width,
@@ -102,7 +102,9 @@ def _svg(spec: Spec, width: int) -> str:
     }
     svg: str = vl_convert.vegalite_to_svg(whole, allowed_base_urls=[])
     # Inside HTML no namespaces are needed; without them the page names no address at all.
-    return re.sub(r' xmlns(:\w+)?="[^"]*"', "", svg, count=2)
+    svg = re.sub(r' xmlns(:\w+)?="[^"]*"', "", svg, count=2)
+    # Vega numbers its clip paths; two drawings in one page must not share a number.
+    return re.sub(r'(id="|url\(#)(?=clip\d)', rf"\g<1>{name}-", svg)
 
 
 def _for_phone(spec: Spec) -> Spec:
