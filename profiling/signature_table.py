@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from fnmatch import translate
 from functools import lru_cache
 from importlib import resources
-from typing import Literal
+from typing import Annotated, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, model_validator
 
 from backends.types import Instruction
 
@@ -182,10 +182,20 @@ class _All(_Strict):
     all: tuple[_PatternEntry, ...] = Field(min_length=2)
 
 
+def _form(value: object) -> str:
+    return "all" if isinstance(value, Mapping) and "all" in value else "pattern"
+
+
+# Told apart by key, so that an error speaks of the form that was meant.
+_AlternativeEntry = Annotated[
+    Annotated[_All, Tag("all")] | Annotated[_PatternEntry, Tag("pattern")], Discriminator(_form)
+]
+
+
 class _FileEntry(_Strict):
     classes: dict[str, dict[str, tuple[_RowEntry, ...]]] = Field(default_factory=dict)
     none: tuple[str, ...]
-    signatures: dict[str, dict[str, tuple[_All | _PatternEntry, ...]]]
+    signatures: dict[str, dict[str, tuple[_AlternativeEntry, ...]]]
 
 
 @lru_cache(maxsize=1)

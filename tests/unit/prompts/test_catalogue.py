@@ -63,7 +63,9 @@ def test_a_cpp_method_has_a_signature_for_every_architecture_it_claims() -> None
 
 def test_a_gpu_method_has_a_signature_on_every_card_it_is_offered_for() -> None:
     file = load_signatures().on("sm_90a")
-    late = {"latency.cooperative_cluster"}  # a cooperative grid before sm_90 leaves no opcode; the check says unavailable
+    late = {
+        "latency.cooperative_cluster"
+    }  # a cooperative grid before sm_90 leaves no opcode; the check says unavailable
     for method in load_catalogue().methods:
         if GPU & set(method.backends) and method.signature == "opcodes" and method.id not in late:
             for arch in ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_103a", "sm_120a"):
@@ -130,7 +132,7 @@ def test_one_id_on_two_machines_keeps_its_own_triggers() -> None:
 def test_unknown_ids_name_the_nearest() -> None:
     catalogue = load_catalogue()
     assert catalogue.nearest("memory.loop_unrol") == "compute.loop_unroll"
-    with pytest.raises(LookupError, match="no method 'memory.tiling_cashe'.*'memory.tiling_cache'"):
+    with pytest.raises(LookupError, match=r"no method 'memory.tiling_cashe'.*'memory.tiling_cache'"):
         catalogue.get("memory.tiling_cashe")
 
 
