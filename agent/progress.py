@@ -21,6 +21,7 @@ from rich.text import Text
 from agent import events as ev
 from agent.events import AnyEvent
 from agent.report import fmt
+from agent.report.view import name_of
 from agent.state import BranchState, IterationState, State, StateFold
 from backends.types import Rejected
 
@@ -40,6 +41,10 @@ _ROWS_ELSEWHERE = 8  # rows of the live region that are not branches, with some 
 class Progress(Protocol):
     """Listens to the journal. Events come from one thread at a time; `activity` may come from any."""
 
+    def catch_up(self, past: Sequence[AnyEvent]) -> None:
+        """Learn what the log holds already, before the first new event."""
+        ...
+
     def __call__(self, event: AnyEvent) -> None:
         """Take one event."""
         ...
@@ -53,18 +58,17 @@ class Progress(Protocol):
         ...
 
 
-def make_progress(stream: TextIO, iterations: int, past: Sequence[AnyEvent] = ()) -> Progress:
+def make_progress(stream: TextIO, iterations: int) -> Progress:
     """The live view where `stream` is a terminal that can show it, else plain lines.
 
     Args:
         stream: stderr; stdout belongs to `--json`.
         iterations: how many the run may take.
-        past: what the log of a resumed run holds already; it is shown as it stands, not told again.
     """
     plain = not stream.isatty() or bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
     if plain:
         return PlainProgress(stream)
-    return LiveProgress(Console(file=stream, highlight=False), iterations, past)
+    return LiveProgress(Console(file=stream, highlight=False), iterations)
 
 
 class PlainProgress:
@@ -74,6 +78,12 @@ class PlainProgress:
         self._stream = stream
         self._lock = threading.Lock()
         self._activity = ""
+
+    def catch_up(self, past: Sequence[AnyEvent]) -> None:
+        """Name the run; what an earlier session told is in that session's log."""
+        for event in past:
+            if isinstance(event, ev.RunStarted):
+                self(event)
 
     def __call__(self, event: AnyEvent) -> None:
         """Take one event."""
@@ -100,7 +110,7 @@ class PlainProgress:
 class LiveProgress:
     """A few calm lines at the bottom that change; what is settled scrolls above them and stays."""
 
-    def __init__(self, console: Console, iterations: int, past: Sequence[AnyEvent] = ()) -> None:
+    def __init__(self, console: Console, iterations: int) -> None:
         self._console = console
         self._iterations = iterations
         self._fold = StateFold()
@@ -113,9 +123,12 @@ class LiveProgress:
         self._live = Live(
             get_renderable=self.render, console=console, refresh_per_second=8, transient=True, redirect_stdout=False
         )
+        self._live.start()
+
+    def catch_up(self, past: Sequence[AnyEvent]) -> None:
+        """Show what was settled before."""
         for event in past:
             self(event)
-        self._live.start()
 
     def __call__(self, event: AnyEvent) -> None:
         """Take one event."""
@@ -176,7 +189,8 @@ class LiveProgress:
             self._plan = event
         line = self._settled(event)
         if line is not None:
-            self._console.print(line)
+            # Not taken from the text: `print` joins what it is given into a new one.
+            self._console.print(line, no_wrap=line.no_wrap, overflow=line.overflow)
 
     def _settled(self, event: AnyEvent) -> Text | None:
         if isinstance(event, ev.RunStarted):
@@ -189,7 +203,7 @@ class LiveProgress:
             return _cropped(_iteration_line(line))
         if isinstance(event, ev.Noted | ev.RequestFailed):
             return Text.assemble(("  ! ", "yellow"), describe(event))
-        if isinstance(event, ev.RunEnded | ev.Paused) or (isinstance(event, ev.Compared) and event.key == "final"):
+        if isinstance(event, ev.RunEnded | ev.Paused) or _is_final(event):
             return Text(f"  {describe(event)}", style="bold")
         return None
 
@@ -256,7 +270,7 @@ def _describe_measuring(event: AnyEvent) -> str:
     if isinstance(event, ev.Compared):
         c = event.comparison
         what = f"iter {event.iteration} champion {event.b} vs {event.a}" if event.iteration else "best vs baseline"
-        shown = event.key == "final" or event.key.endswith("/champion")
+        shown = _is_final(event) or name_of(event).endswith("/champion")
         return f"{what}: {fmt.speedup(c.speedup, c.low, c.high)}" if shown else ""
     if isinstance(event, ev.ChampionDecided):
         return f"iter {event.iteration} {event.branch} {'accepted' if event.accepted else 'kept out'}: {event.reason}"
@@ -283,12 +297,16 @@ def _describe_end(event: AnyEvent) -> str:
     return f"note: {event.text}" if isinstance(event, ev.Noted) else ""
 
 
+def _is_final(event: AnyEvent) -> bool:
+    return isinstance(event, ev.Compared) and name_of(event) == "final"
+
+
 def _step(event: ev.ReplyReceived | ev.RequestFailed) -> str:
     return event.key.removeprefix(f"iter{event.iteration}-")
 
 
 def _kernel(event: ev.Evaluated) -> str:
-    return "baseline" if event.branch == "baseline" else f"iter {event.iteration} {event.branch}"
+    return f"iter {event.iteration} {event.branch}" if event.iteration else event.branch
 
 
 def _outcome(event: ev.Evaluated) -> str:

@@ -12,8 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import vl_convert
-
 from agent import events as ev
 from agent.events import AnyEvent
 from agent.report.view import of_type
@@ -100,6 +98,9 @@ def _svg(name: str, spec: Spec, width: int) -> str:
         "config": _CONFIG,
         **spec,
     }
+    # Imported here: a library of some 80 MB that only a report needs.
+    import vl_convert
+
     svg: str = vl_convert.vegalite_to_svg(whole, allowed_base_urls=[])
     # Inside HTML no namespaces are needed; without them the page names no address at all.
     svg = re.sub(r' xmlns(:\w+)?="[^"]*"', "", svg, count=2)

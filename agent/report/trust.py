@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from agent import events as ev
 from agent.events import AnyEvent
 from agent.report import fmt
-from agent.report.view import Section, Table, last, of_type
+from agent.report.view import Section, Table, baseline_timing, last, of_type
 from agent.state import State
 
 
@@ -86,9 +86,8 @@ def _claim_rows(state: State, events: Sequence[AnyEvent], noise: float) -> list[
     if checked is not None:
         rows.append(("tolerance", _tolerance(checked)))
         rows.append(("wrong answers it rejects", ", ".join(checked.check.rejected) or fmt.MISSING))
-    baseline = next((e for e in of_type(events, ev.Evaluated) if e.branch == "baseline"), None)
-    if baseline is not None and baseline.outcome.kind == "evaluation" and baseline.outcome.timing is not None:
-        t = baseline.outcome.timing
+    t = baseline_timing(events)
+    if t is not None:
         shape = f"{len(t.samples_ms)} samples, interquartile range {fmt.duration(t.iqr_ms)}, caches {t.l2}"
         rows.append(("baseline timing", f"{shape}; by the outside clock {fmt.duration(t.outside_ms)}"))
     return rows

@@ -11,6 +11,7 @@ from agent.config import SearchSection
 from agent.events import AnyEvent, Event
 from agent.report import fmt
 from agent.state import State
+from profiling.types import Evaluation, Timing
 
 E = TypeVar("E", bound=Event)
 DEFAULT_NOISE = SearchSection().noise
@@ -82,9 +83,20 @@ def last(events: Sequence[AnyEvent], kind: type[E]) -> E | None:
     return found[-1] if found else None
 
 
+def name_of(event: ev.Compared) -> str:
+    """Which comparison: its key without the mark of a later device (`final@1`)."""
+    return event.key.partition("@")[0]
+
+
 def final_comparison(events: Sequence[AnyEvent]) -> ev.Compared | None:
     """The fresh A/B of best against baseline that the headline rests on."""
-    return next((e for e in reversed(of_type(events, ev.Compared)) if e.key == "final"), None)
+    return next((e for e in reversed(of_type(events, ev.Compared)) if name_of(e) == "final"), None)
+
+
+def baseline_timing(events: Sequence[AnyEvent]) -> Timing | None:
+    """How the baseline was timed, on the newest device."""
+    timed = [e.outcome for e in of_type(events, ev.Evaluated) if e.branch == "baseline"]
+    return timed[-1].timing if timed and isinstance(timed[-1], Evaluation) else None
 
 
 def baseline_and_best_ms(state: State, events: Sequence[AnyEvent]) -> tuple[float | None, float | None]:
@@ -131,8 +143,9 @@ def cautions(state: State, events: Sequence[AnyEvent]) -> tuple[str, ...]:
         found.append("The model's answers were recorded; builds, checks and times are of this machine.")
     if state.degraded is not None:
         found.append(f"Profiles are degraded: {state.degraded}")
-    timed = next((e for e in of_type(events, ev.Evaluated) if e.branch == "baseline"), None)
-    timing = None if timed is None or timed.outcome.kind == "rejected" else timed.outcome.timing
+    if len({s.device_id for s in of_type(events, ev.SessionStarted)}) > 1:
+        found.append("The run went on on another device; the headline was measured on the last one.")
+    timing = baseline_timing(events)
     if timing is not None and timing.l2 == "hot":
         found.append("Times are with warm caches (`l2: hot`).")
     return tuple(found)

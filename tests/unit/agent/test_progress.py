@@ -149,11 +149,29 @@ def test_many_branches_fit_a_small_terminal() -> None:
 
 
 def test_a_resumed_run_shows_what_was_settled_before() -> None:
-    events = event_log.whole_run()
     console = Console(file=io.StringIO(), width=120, force_terminal=True, record=True, _environ={})
-    progress = LiveProgress(console, 3, past=events[:-3])
+    progress = LiveProgress(console, 3)
+    progress.catch_up(event_log.whole_run()[:-3])
     progress.close()
     assert re.search(r"iter 2 +not-accepted", console.export_text())
+
+
+def test_the_log_of_a_resumed_run_names_the_run_and_repeats_nothing() -> None:
+    stream = io.StringIO()
+    progress = PlainProgress(stream)
+    progress.catch_up(event_log.whole_run())
+    assert stream.getvalue().splitlines() == [
+        "2026-11-30T01:00:00Z run_20261130_010000 made_up_gemm cpp, replay some-model"
+    ]
+
+
+def test_a_narrow_terminal_cuts_lines_instead_of_breaking_them() -> None:
+    console = Console(file=io.StringIO(), width=50, force_terminal=True, record=True, _environ={})
+    progress = LiveProgress(console, 3)
+    progress.catch_up(event_log.whole_run())
+    progress.close()
+    (line,) = (line for line in console.export_text().splitlines() if "iter 1  accepted" in line)
+    assert line.endswith("…")
 
 
 def test_a_pipe_gets_plain_lines() -> None:

@@ -96,6 +96,16 @@ def test_a_run_that_is_not_over_says_so_and_claims_nothing() -> None:
     assert "| speedup over baseline | – |" in text
 
 
+def test_a_run_that_changed_machines_says_so_and_reads_the_last_comparison() -> None:
+    moved = [
+        ev.SessionStarted(key="1", device_id="f" * 16, environment=event_log.ENVIRONMENT),
+        event_log.compared("final@1", 0, "baseline", "iter1/b2", (500.0, 250.0), (2.0, 1.9, 2.1)),
+    ]
+    text = summary(event_log.stamped([*event_log.opening(), *event_log.first_iteration(), *moved]))
+    assert "went on on another device" in text
+    assert "| baseline | 500.0 ms |" in text
+
+
 def test_a_final_comparison_that_failed_is_no_claim() -> None:
     events = event_log.whole_run()
     final = next(e for e in events if isinstance(e, ev.Compared) and e.key == "final")
