@@ -126,7 +126,10 @@ def bench(
     candidate: Path | None,
     overrides: tuple[str, ...],
 ) -> Result:
-    """Build, verify and time one kernel: bench KERNEL --ref REF --dim M=512 …, or bench --config TASK [--kernel FILE]."""
+    """Build, verify and time one kernel.
+
+    bench KERNEL --ref REF --dim M=512 …, or bench --config TASK [--kernel FILE].
+    """
     from agent.bench import bench_config, bench_kernel
 
     if (kernel is None) == (config is None):

@@ -235,6 +235,7 @@ def dump_config(config: Config, path: Path) -> None:
     """Write a config back as YAML that `load_config` reads to an equal config."""
     yaml = YAML(typ="safe", pure=True)
     yaml.default_flow_style = False
+    yaml.sort_base_mapping_type_on_output = False
     with path.open("w") as stream:
         yaml.dump(config.model_dump(mode="json", exclude_none=True), stream)
 

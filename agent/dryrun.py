@@ -79,6 +79,6 @@ def _text(request: Request, estimate: Mapping[str, Any]) -> str:
     usd = "price unknown" if estimate["usd"] is None else f"${estimate['usd']:.2f}"
     return (
         f"{request.system}\n---\n\n{request.user}\n---\n"
-        f"About {estimate['requests']} requests, {estimate['input_tokens']} tokens in, {estimate['output_tokens']} out: "
-        f"{usd}. Repairs and rewrites come on top; cached input costs less."
+        f"About {estimate['requests']} requests, {estimate['input_tokens']} tokens in, "
+        f"{estimate['output_tokens']} out: {usd}. Repairs and rewrites come on top; cached input costs less."
     )

@@ -94,7 +94,10 @@ class AaMeasured(Event):
 
 
 class Evaluated(Event):
-    """A kernel was built, verified and timed, or rejected on the way. `key`: `baseline`, `iter1/b0`, `iter1/b0/repair1`."""
+    """A kernel was built, verified and timed, or rejected on the way.
+
+    `key`: `baseline`, `iter1/b0`, `iter1/b0/repair1`.
+    """
 
     type: Literal["evaluated"] = "evaluated"
     iteration: int

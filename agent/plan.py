@@ -94,6 +94,7 @@ class PlanRules:
     Attributes:
         backend: the task's backend.
         arch: the architecture built for.
+        features: what the machine and the task offer (`avx2`, `multicore`).
         methods: slots in all.
         axis_budget: slots per axis.
         branches: how many branches are wanted.
@@ -104,6 +105,7 @@ class PlanRules:
 
     backend: str
     arch: str
+    features: tuple[str, ...]
     methods: int
     axis_budget: Mapping[Axis, int]
     branches: int
@@ -177,9 +179,9 @@ def _over_budget(plan: Plan, rules: PlanRules) -> list[str]:
 
 
 def _unfit(plan: Plan, rules: PlanRules, catalogue: Catalogue) -> list[str]:
-    fitting = {m.id for m in catalogue.select(rules.backend, rules.arch)}
+    fitting = {m.id for m in catalogue.select(rules.backend, rules.arch, features=rules.features)}
     return [
-        f"{i}: not for backend {rules.backend} on {rules.arch}"
+        f"{i}: not for backend {rules.backend} on {rules.arch} with what this task offers"
         for i in plan.method_ids
         if catalogue.known(i) and i not in fitting
     ]
@@ -237,10 +239,11 @@ def _unexplained_skips(plan: Plan, rules: PlanRules, catalogue: Catalogue) -> li
     explained = {s.id for s in plan.skipped} | set(plan.method_ids)
     notes = []
     for axis in AXES:
-        chosen = [catalogue.get(m.id).priority for m in plan.methods if m.axis == axis and catalogue.known(m.id)]
+        known = [m.id for m in plan.methods if m.axis == axis and catalogue.known(m.id, rules.backend)]
+        chosen = [catalogue.get(i, rules.backend).priority for i in known]
         if not chosen:
             continue
-        for method in catalogue.select(rules.backend, rules.arch, (axis,)):
+        for method in catalogue.select(rules.backend, rules.arch, (axis,), rules.features):
             if method.priority < max(chosen) and method.id not in explained and _triggered(method, rules.profile):
                 notes.append(f"{method.id} has a higher priority on the {axis} axis and was skipped without a reason")
     return notes

@@ -7,10 +7,9 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Literal, TypeVar
-
-from profiling.harness.harness import Harness
 
 from agent.asking import Asker
 from agent.budget import Budget
@@ -33,6 +32,7 @@ from backends.types import BuildSpec, Built, Rejected, ToolchainError
 from memory.store import Store
 from memory.types import Scope
 from profiling.device import DeviceFacts
+from profiling.harness.harness import Harness
 from profiling.types import Ceilings, Comparison, HarnessFault, Tolerance, Work
 from prompts.catalogue import Catalogue
 
@@ -108,6 +108,12 @@ class Run:
         return self.folder.name
 
     @property
+    def features(self) -> tuple[str, ...]:
+        """What machine and task offer a method: the CPU's features, and `multicore` with more than one thread."""
+        multicore = ("multicore",) if self.task.config.device.threads > 1 else ()
+        return (*self.device.features, *multicore)
+
+    @property
     def language(self) -> str:
         """The word that opens a fenced block of this backend."""
         return "cpp"
@@ -161,7 +167,7 @@ class Run:
 
     def _epoch_before(self, seq: int) -> int:
         devices = [e.device_id for e in self.journal.all(SessionStarted) if e.seq < seq]
-        return sum(a != b for a, b in zip(devices, devices[1:], strict=False))
+        return sum(a != b for a, b in pairwise(devices))
 
     def checkpoint(self) -> None:
         """Between two steps: stop here if asked to, or if the time is used up.

@@ -12,8 +12,6 @@ from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
 
-from profiling.harness.harness import Harness
-
 from agent.artefacts import write_json, write_text
 from agent.asking import Asker
 from agent.budget import Budget
@@ -30,7 +28,6 @@ from agent.errors import (
 from agent.events import AnyEvent, CeilingsMeasured, Paused, RequestSent, RunEnded, RunStarted, SessionStarted
 from agent.journal import Journal, read_events
 from agent.llm.prices import load_prices, price_for
-from agent.llm.recording import RecordingProvider
 from agent.llm.registry import check_settings, make_provider
 from agent.llm.types import LLMSettings, Provider
 from agent.loop import optimise
@@ -48,6 +45,7 @@ from profiling.ceilings import measure_ceilings
 from profiling.counters import counter_source
 from profiling.device import DeviceFacts, cpu_facts
 from profiling.environment import inspect_environment, to_markdown
+from profiling.harness.harness import Harness
 from profiling.headroom import floor_ms
 from profiling.types import Ceilings, HarnessFault
 from prompts.catalogue import load_catalogue
@@ -202,9 +200,10 @@ def llm_settings(section: LLMSection) -> LLMSettings:
 
 def _provider(config: Config) -> Provider:
     assert config.llm is not None
-    settings = llm_settings(config.llm)
-    provider = make_provider(settings)
-    return RecordingProvider(provider, Path(settings.record)) if settings.record else provider
+    try:
+        return make_provider(llm_settings(config.llm))
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
 
 
 def check_llm(config: Config) -> None:

@@ -120,7 +120,7 @@ def limits(config: Config) -> Limits:
 
 
 def work_of(task: Task, check: TaskCheck | None) -> Work:
-    """Operations and least bytes of one call: the config's, else the reference's, else (bytes) one pass over tensors."""
+    """Operations and least bytes of one call: the config's, else the reference's, else (bytes) one pass."""
     section = task.config.task
     dims = section.dims
     flops = None if section.work.flops is None else evaluate_expression(section.work.flops, dims, "task.work.flops")

@@ -68,6 +68,7 @@ class CppBackend:
 
     name: str = "cpp"
     suffix: str = ".cpp"
+    compile_line: str = f"g++ {' '.join(_COMPILE)} -shared"
 
     def toolchain(self) -> Mapping[str, str]:
         """Tool names to version lines: the compiler, and objdump where it is installed.

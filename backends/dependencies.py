@@ -24,7 +24,8 @@ def needed_libraries(artifact: Path) -> tuple[str, ...]:
     try:
         with artifact.open("rb") as stream:
             sections = [s for s in ELFFile(stream).iter_sections() if isinstance(s, DynamicSection)]
-            return tuple(tag.needed for s in sections for tag in s.iter_tags("DT_NEEDED"))
+            # Which attributes a tag has depends on its type, so it is not part of its class.
+            return tuple(str(vars(tag)["needed"]) for s in sections for tag in s.iter_tags("DT_NEEDED"))
     except (OSError, ELFError) as error:
         raise ToolchainError(f"{artifact}: cannot be read as a shared library ({error})") from None
 

@@ -111,7 +111,7 @@ class Instruction:
         address: byte address within the image.
         opcode: the mnemonic alone (`vfmadd231ps`, `HGMMA.64x128x16.F32`).
         operands: the operand text, comments and symbol annotations stripped.
-        loop_depth: number of loops (backward branches whose span holds this address) around it; 0 is straight-line.
+        loop_depth: number of control-flow loops around it; 0 is straight-line.
         target: the called or jumped-to symbol where the disassembler names one, else None.
     """
 
@@ -146,7 +146,7 @@ class Listing:
 
 
 class Backend(Protocol):
-    """How kernels of one kind are parsed, built and disassembled. Looked up by `backends.registry.get_backend(name)`."""
+    """How kernels of one kind are parsed, built and disassembled; `backends.registry.get_backend(name)` finds it."""
 
     name: str
     suffix: str
@@ -154,7 +154,7 @@ class Backend(Protocol):
     """Compiler and its fixed flags, as prompts show them."""
 
     def toolchain(self) -> Mapping[str, str]:
-        """Tool names to version lines of what this backend uses. Raises ToolchainError (what is missing, what to do)."""
+        """Tool names to version lines of what this backend uses. Raises ToolchainError: what is missing, what to do."""
         ...
 
     def signature(self, source: Path, spec: BuildSpec) -> Signature:

@@ -77,7 +77,7 @@ class Method:
     signature: Literal["opcodes", "none"]
 
     def features(self, arch: str) -> tuple[str, ...]:
-        """CPU features it needs on `arch` (`avx2`, `fma`), by the names of `/proc/cpuinfo`."""
+        """CPU features it needs on `arch` (`avx2`, `fma`), by the names of `/proc/cpuinfo`, and `multicore`."""
         return self.hosts.get(arch, ())
 
     def fits(self, backend: str, arch: str) -> bool:

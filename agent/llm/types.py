@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 Purpose = Literal["plan", "branch", "repair", "ablate"]
@@ -139,7 +139,6 @@ class LLMSettings:
     temperature: float | None = None
     effort: str | None = None
     prices: str | None = None
-    extra: Mapping[str, str] = field(default_factory=dict)
 
 
 class Provider(Protocol):

@@ -1,4 +1,4 @@
-"""Presence and effect: machine code against the kernel the methods were applied to, and each method switched off alone."""
+"""Presence and effect: machine code against the kernel the methods were applied to, and each method off alone."""
 
 from __future__ import annotations
 

@@ -44,6 +44,7 @@ def plan_rules(run: Run, evidence: Evidence) -> PlanRules:
     return PlanRules(
         backend=run.task.backend.name,
         arch=run.device.arch,
+        features=run.features,
         methods=run.search.methods,
         axis_budget=evidence.axis_budget,
         branches=run.search.branches,

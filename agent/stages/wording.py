@@ -25,7 +25,7 @@ def system_prompt() -> str:
 def plan_prompt(run: Run, best: Kernel, evidence: Evidence, problems: Sequence[str]) -> tuple[str, str, str]:
     """System text, cacheable prefix and the rest of a plan request."""
     axes = {axis: slots for axis, slots in evidence.axis_budget.items() if slots}
-    methods = run.catalogue.select(run.task.backend.name, run.device.arch, tuple(axes))
+    methods = run.catalogue.select(run.task.backend.name, run.device.arch, tuple(axes), run.features)
     prompt = render(
         "plan",
         headroom=evidence.headroom,
@@ -131,8 +131,8 @@ def task_text(run: Run) -> str:
         },
         ceilings={
             "flops": ", ".join(f"{name} {value / 1e9:.4g} GFLOP/s" for name, value in ceilings.flops.items()),
-            "copy": f"{ceilings.copy_bytes / 1e9:.4g} GB/s",
-            "read": f"{ceilings.read_bytes / 1e9:.4g} GB/s",
+            "copy_rate": f"{ceilings.copy_bytes / 1e9:.4g} GB/s",
+            "read_rate": f"{ceilings.read_bytes / 1e9:.4g} GB/s",
         },
     )
 

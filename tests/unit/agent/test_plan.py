@@ -26,7 +26,9 @@ PROFILE = Profile(
     ),
     "",
 )
-RULES = PlanRules("cpp", "x86_64", 3, {"compute": 2, "memory": 1, "latency": 0}, 2, PROFILE, Recall(), "advisory")
+RULES = PlanRules(
+    "cpp", "x86_64", ("avx2", "fma"), 3, {"compute": 2, "memory": 1, "latency": 0}, 2, PROFILE, Recall(), "advisory"
+)
 
 
 def method(**changes: object) -> dict[str, Any]:
