@@ -171,7 +171,7 @@ def figures(state: State, events: Sequence[AnyEvent]) -> tuple[tuple[str, str], 
         ("baseline rate", f"{fmt.rate(flops, baseline_ms, 'GFLOP/s')}, {fmt.rate(moved, baseline_ms, 'GB/s')}"),
         ("best rate", f"{fmt.rate(flops, best_ms, 'GFLOP/s')}, {fmt.rate(moved, best_ms, 'GB/s')}"),
         ("iterations", str(len(state.iterations))),
-        ("stopped by", state.stop_reason or fmt.MISSING),
+        ("stopped by", (state.status == "finished" and state.stop_reason) or fmt.MISSING),
         ("working time", fmt.wall(state.elapsed_s)),
         ("cost", fmt.dollars(state.cost.usd)),
     )
