@@ -242,12 +242,12 @@ def _called_in_loops(listing: Listing) -> set[str]:
     """Names of the kernel's own functions that run inside a loop of another, directly or through others."""
     functions = {f.name: f for f in listing.functions}
     called: set[str] = set()
-    pending = [i.target for f in listing.functions for i in f.instructions if i.loop_depth > 0]
+    pending = [i.target for f in listing.functions for i in f.instructions if i.loop_depth > 0 and _is_call(i)]
     while pending:
         name = pending.pop()
         if name in functions and name not in called:
             called.add(name)
-            pending.extend(i.target for i in functions[name].instructions if i.target != name)
+            pending.extend(i.target for i in functions[name].instructions if _is_call(i))
     return called
 
 
@@ -293,8 +293,12 @@ _CALLS = re.compile(r"callq?|bl|CALL.*")
 _RELATIVE = re.compile(r"(-?0x[0-9a-f]+)\(%rip\)")
 
 
+def _is_call(instruction: Instruction) -> bool:
+    return _CALLS.fullmatch(instruction.opcode) is not None
+
+
 def _jump_to(instruction: Instruction) -> int | None:
-    if _CONTROL.fullmatch(instruction.opcode) is None or _CALLS.fullmatch(instruction.opcode) is not None:
+    if _CONTROL.fullmatch(instruction.opcode) is None or _is_call(instruction):
         return None
     found = _TARGET.search(instruction.operands)
     return int(found[1], 16) if found else None

@@ -137,7 +137,7 @@ class Catalogue:
             backend: `cpp`, `cuda`, `cutlass` or `triton`.
             arch: `x86_64`, `aarch64`, or a compute capability such as `sm_90a`, compared as a number.
             axes: only these axes; None for all.
-            features: the CPU's features; methods that need others are left out. None when unknown: nothing is left out.
+            features: what there is of such features; methods that need others are left out. None: nothing is left out.
         """
         chosen = (
             m

@@ -107,6 +107,9 @@ def test_select_is_ordered_and_keeps_to_backend_axis_and_features() -> None:
     without_avx512 = {m.id for m in catalogue.select("cpp", "x86_64", features={"avx2", "fma"})}
     assert "compute.vector_width_512" not in without_avx512
     assert "compute.vectorize_intrinsics" in without_avx512
+    assert "latency.parallel_threads" not in without_avx512
+    with_threads = catalogue.select("cpp", "x86_64", features={"avx2", "fma", "multicore"})
+    assert "latency.parallel_threads" in {m.id for m in with_threads}
     assert "memory.aligned_access" not in {m.id for m in catalogue.select("cpp", "aarch64")}
     assert "compute.warp_shuffle" not in {m.id for m in catalogue.select("triton", "sm_90a")}
     assert catalogue.select("cpp", "sm_90a") == ()
