@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import csv
+from importlib import resources
 from itertools import combinations
 from pathlib import Path
 
 import pytest
+import yaml
 
 from profiling.cpu_metrics import RULES
 from profiling.machine_code import load_signatures
@@ -71,6 +73,26 @@ def test_a_gpu_method_has_a_signature_on_every_card_it_is_offered_for() -> None:
             for arch in ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_103a", "sm_120a"):
                 if int(arch.strip("sma_")) >= (method.min_sm or 0):
                     assert file.alternatives(method.id, arch), (method.id, arch)
+
+
+@pytest.mark.parametrize("package", ["prompts.methods", "profiling.signatures"])
+def test_no_key_stands_twice(package: str) -> None:
+    """YAML keeps the last of two equal keys and says nothing."""
+
+    def walk(node: yaml.Node) -> None:
+        if isinstance(node, yaml.MappingNode):
+            keys = [key.value for key, _ in node.value]
+            assert len(set(keys)) == len(keys), node.start_mark
+            for _, value in node.value:
+                walk(value)
+        elif isinstance(node, yaml.SequenceNode):
+            for item in node.value:
+                walk(item)
+
+    files = [file for file in resources.files(package).iterdir() if file.name.endswith(".yaml")]
+    assert len(files) == 2
+    for file in files:
+        walk(yaml.compose(file.read_text(encoding="utf-8"), yaml.SafeLoader))
 
 
 def test_switches_never_collide() -> None:
