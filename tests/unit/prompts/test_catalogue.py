@@ -79,7 +79,7 @@ def test_a_gpu_method_has_a_signature_on_every_card_it_is_offered_for() -> None:
 def test_no_key_stands_twice(package: str) -> None:
     """YAML keeps the last of two equal keys and says nothing."""
 
-    def walk(node: yaml.Node) -> None:
+    def walk(node: yaml.Node | None) -> None:
         if isinstance(node, yaml.MappingNode):
             keys = [key.value for key, _ in node.value]
             assert len(set(keys)) == len(keys), node.start_mark
