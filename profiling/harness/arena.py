@@ -1,0 +1,221 @@
+"""Memory that the oracle and one worker share: slots of guarded tensors.
+
+A slot holds every tensor of a case. Each tensor ends as near to the end of its last page as its 64-byte alignment
+allows; the rest of the page is random guard bytes, and in the worker the page after it cannot be touched at all. The
+bytes before it are guarded too.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import random
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from profiling.harness import protocol
+from profiling.types import Case, Scalar, TaskError, Tensor
+
+PAGE = mmap.PAGESIZE
+_ALIGN = 64
+_POOL_BYTES = 8 << 20
+_libc = ctypes.CDLL(None)
+_libc.memcmp.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a tensor lies in its slot, in bytes: pages [begin, end), data [offset, offset + size)."""
+
+    tensor: Tensor
+    begin: int
+    offset: int
+    size: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The slot of one case."""
+
+    case: Case
+    places: tuple[Place, ...]
+    slot_bytes: int
+
+    @classmethod
+    def of(cls, case: Case) -> Layout:
+        """Lay a case out.
+
+        Raises:
+            TaskError: a tensor's dtype is unknown to torch.
+        """
+        places = []
+        at = PAGE
+        for tensor in case.tensors:
+            size = tensor.elements * torch_dtype(tensor.dtype).itemsize
+            pages = -(-(size + 2 * _ALIGN) // PAGE) * PAGE
+            offset = at + (pages - size) // _ALIGN * _ALIGN
+            places.append(Place(tensor, at, offset, size, at + pages))
+            at += pages + PAGE
+        return cls(case, tuple(places), at)
+
+    def setup(self, token: int, slots: int, cores: Sequence[int]) -> bytes:
+        """The worker's setup frame."""
+        placed = iter(self.places)
+        arguments = []
+        for argument in self.case.arguments:
+            if isinstance(argument, Scalar):
+                arguments.append((0, scalar_word(argument), 0, 0))
+            else:
+                place = next(placed)
+                arguments.append((1, place.offset, place.begin, place.end))
+        return protocol.setup_frame(token, slots, self.slot_bytes, arguments, cores)
+
+
+def torch_dtype(name: str) -> torch.dtype:
+    """The torch type of an element type. Raises TaskError for one that cannot be filled (`void`)."""
+    dtype = getattr(torch, {"float8_e4m3": "float8_e4m3fn"}.get(name, name), None)
+    if not isinstance(dtype, torch.dtype):
+        raise TaskError(f"element type {name} is unknown: declare the tensor's dtype in the task's `tensors`")
+    return dtype
+
+
+def scalar_word(scalar: Scalar) -> int:
+    """The bits of a by-value argument in the low end of an 8-byte word."""
+    if scalar.dtype in ("float64", "float32"):
+        data = struct.pack("<d" if scalar.dtype == "float64" else "<f", float(scalar.value))
+        return int.from_bytes(data, "little")
+    return int(scalar.value) & 0xFFFF_FFFF_FFFF_FFFF
+
+
+def memory_available() -> int:
+    """Bytes that could be allocated now."""
+    return _meminfo("MemAvailable")
+
+
+def memory_total() -> int:
+    """Bytes of memory of this machine."""
+    return _meminfo("MemTotal")
+
+
+def _meminfo(key: str) -> int:
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        name, _, rest = line.partition(":")
+        if name == key:
+            return int(rest.split()[0]) << 10
+    raise OSError(f"/proc/meminfo has no {key}")
+
+
+class RandomBytes:
+    """A pool of secret bytes, from which poison and guards are cut at random places."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+        self._pool = torch.frombuffer(bytearray(rng.randbytes(_POOL_BYTES)), dtype=torch.uint8)
+
+    def fill(self, target: torch.Tensor) -> None:
+        """Fill a byte tensor."""
+        at = 0
+        while at < target.numel():
+            n = min(target.numel() - at, _POOL_BYTES // 2)
+            start = self._rng.randrange(_POOL_BYTES - n + 1)
+            target[at : at + n].copy_(self._pool[start : start + n])
+            at += n
+
+
+class Arena:
+    """The oracle's side of the shared slots. `fd` is the memory file that the worker maps."""
+
+    def __init__(self, layout: Layout, slots: int, noise: RandomBytes) -> None:
+        self.layout = layout
+        self.slots = slots
+        self._noise = noise
+        self.fd = os.memfd_create("roofclimb-arena", os.MFD_CLOEXEC)
+        os.ftruncate(self.fd, slots * layout.slot_bytes)
+        self._bytes = torch.frombuffer(mmap.mmap(self.fd, slots * layout.slot_bytes), dtype=torch.uint8)
+        self._kept: list[dict[str, torch.Tensor]] = [{} for _ in range(slots)]
+
+    def close(self) -> None:
+        """Give the memory file up; the mapping goes with the last tensor that looks into it."""
+        os.close(self.fd)
+
+    def stage(self, slot: int, inputs: Mapping[str, torch.Tensor]) -> None:
+        """Write a call's inputs, poison its outputs and draw new guards. `inputs` are kept for `damage`."""
+        kept = self._kept[slot] = {}
+        for place in self.layout.places:
+            for side, guard in self._guards(slot, place):
+                self._noise.fill(guard)
+                kept[f"{side} {place.tensor.name}"] = guard.clone()
+            data = self._data(slot, place)
+            if place.tensor.role == "out":
+                self._noise.fill(data)
+                continue
+            value = inputs[place.tensor.name].contiguous().view(-1).view(torch.uint8)
+            data.copy_(value)
+            if place.tensor.role == "in":
+                kept[place.tensor.name] = value
+
+    def damage(self, slot: int) -> str | None:
+        """What the call changed that it must not, or None: an input, or bytes around a tensor."""
+        kept = self._kept[slot]
+        for place in self.layout.places:
+            name = place.tensor.name
+            for side, guard in self._guards(slot, place):
+                at = _first_difference(guard, kept[f"{side} {name}"])
+                if at is not None:
+                    where = f"{at + 1} bytes after the end" if side == "after" else f"{len(guard) - at} bytes before"
+                    return f"wrote out of bounds: {where} of {name}"
+            if place.tensor.role == "in":
+                at = _first_difference(self._data(slot, place), kept[name])
+                if at is not None:
+                    width = place.size // max(1, place.tensor.elements)
+                    return f"changed its input {name}{list(index_of(at // width, place.tensor.shape))}"
+        return None
+
+    def outputs(self, slot: int) -> dict[str, torch.Tensor]:
+        """Copies of the outputs, in the oracle's own memory."""
+        return {
+            p.tensor.name: self._data(slot, p).clone().view(torch_dtype(p.tensor.dtype)).view(p.tensor.shape)
+            for p in self.layout.places
+            if p.tensor.role != "in"
+        }
+
+    def ranges(self, slot: int) -> list[tuple[int, int]]:
+        """Address and size of each tensor in this process, for the cache flush."""
+        return [(self._data(slot, p).data_ptr(), p.size) for p in self.layout.places]
+
+    def image(self, slot: int) -> bytes:
+        """The slot's bytes."""
+        start = slot * self.layout.slot_bytes
+        return bytes(self._bytes[start : start + self.layout.slot_bytes].numpy())
+
+    def _data(self, slot: int, place: Place) -> torch.Tensor:
+        start = slot * self.layout.slot_bytes + place.offset
+        return self._bytes[start : start + place.size]
+
+    def _guards(self, slot: int, place: Place) -> tuple[tuple[str, torch.Tensor], ...]:
+        base = slot * self.layout.slot_bytes
+        before = self._bytes[base + place.begin : base + place.offset]
+        after = self._bytes[base + place.offset + place.size : base + place.end]
+        return (("before", before), ("after", after))
+
+
+def index_of(flat: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The index of the `flat`-th element in row-major order."""
+    index = []
+    for extent in reversed(shape):
+        index.append(flat % extent)
+        flat //= extent
+    return tuple(reversed(index))
+
+
+def _first_difference(a: torch.Tensor, b: torch.Tensor) -> int | None:
+    """Position of the first unequal byte of two byte tensors of one length."""
+    if _libc.memcmp(a.data_ptr(), b.data_ptr(), a.numel()) == 0:
+        return None
+    return int(torch.nonzero(a != b)[0])

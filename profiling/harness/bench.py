@@ -1,0 +1,208 @@
+"""A worker at one case: calls are staged, run, and taken home one frame at a time."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+import torch
+
+from profiling.harness.arena import Arena, Layout, RandomBytes, memory_available
+from profiling.harness.inputs import Draw, InputMaker, Pools
+from profiling.harness.reference import Reference
+from profiling.harness.worker import CandidateFailure, Worker
+from profiling.types import Case, Limits, Problem, TaskError, Tolerance
+
+_ARENA_BYTES = 1 << 30
+_RING_BYTES = 64 << 20  # more slots than this only cost memory
+_RING_SLOTS = 256
+_MARGIN_S = 60.0  # on top of a worker's own limit, which we watch ourselves
+
+
+@dataclass(slots=True)
+class Rig:
+    """What all workers of an oracle have in common.
+
+    Attributes:
+        problem: the task.
+        reference: its reference, or None.
+        tolerance: in force, None without a reference.
+        runner, empty: native parts.
+        flush: puts a range (address, bytes) out of the caches.
+        limits: around each worker.
+        cores: that workers run on.
+        noise, pools: secret bytes and numbers.
+        seed: draws a secret seed.
+        phase: tells the controller that something begins that may take this many seconds.
+    """
+
+    problem: Problem
+    reference: Reference | None
+    tolerance: Tolerance | None
+    runner: Path
+    empty: Path
+    flush: Callable[[int, int], None]
+    limits: Limits
+    cores: tuple[int, ...]
+    noise: RandomBytes
+    pools: Pools
+    seed: Callable[[], int]
+    phase: Callable[[str, float], None]
+
+    def inputs(self, case: Case) -> InputMaker:
+        """The maker of a case's inputs."""
+        return InputMaker(case, self.reference.inputs() if self.reference else None, self.pools)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One call: what made its inputs, what it is called in reasons, its time, its outputs in our own memory."""
+
+    draw: Draw
+    where: str
+    nanoseconds: int
+    outputs: Mapping[str, torch.Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """Calls run in one exchange with the worker, that exchange by our clock, and how long it lacked a core."""
+
+    records: tuple[Record, ...]
+    outside_ns: int
+    waited_ns: int
+
+    @property
+    def own_ns(self) -> int:
+        """The calls together, by the worker's clock."""
+        return sum(r.nanoseconds for r in self.records)
+
+
+def load_flush(library: Path) -> Callable[[int, int], None]:
+    """The native cache flush."""
+    function = ctypes.CDLL(str(library)).flush_range
+    function.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+    function.restype = None
+    return lambda address, size: function(address, size)
+
+
+def worker_cores(threads: int) -> tuple[int, ...]:
+    """The last `threads` of the cores that we may use; the first are where we run ourselves.
+
+    Raises:
+        TaskError: there are not that many.
+    """
+    cores = sorted(os.sched_getaffinity(0))
+    if not 1 <= threads <= len(cores):
+        raise TaskError(f"measure.threads is {threads}, this machine has {len(cores)} cores to use")
+    return tuple(cores[-threads:])
+
+
+def plan_slots(layout: Layout) -> int:
+    """How many slots an arena gets: two or more where memory allows.
+
+    Raises:
+        TaskError: not even one call's data, its float64 copies and its outputs fit in memory.
+    """
+    copies = 4 * 8 * sum(t.elements for t in layout.case.tensors)
+    need, have = layout.slot_bytes + copies, memory_available()
+    if need > have:
+        raise TaskError(
+            f"dims {dict(layout.case.dims)}: one call and its check needs {need / 2**30:.1f} GiB, "
+            f"have {have / 2**30:.1f} GiB: use smaller dims"
+        )
+    wanted = max(2, min(_RING_SLOTS, _RING_BYTES // layout.slot_bytes))
+    budget = min(_ARENA_BYTES, (have - copies) // 2)
+    return max(1, min(wanted, budget // layout.slot_bytes))
+
+
+class Bench:
+    """A worker with its arena. Use as a context; leaving it kills the worker.
+
+    Args:
+        rig: what all workers have in common.
+        artifact: the candidate.
+        case: what it is called with.
+        slots: at most this many calls a frame, None for as many as are useful.
+
+    Raises:
+        CandidateFailure: the candidate cannot be loaded.
+        HarnessFault: the worker cannot be started.
+    """
+
+    def __init__(self, rig: Rig, artifact: Path, case: Case, slots: int | None = None) -> None:
+        self._rig = rig
+        layout = Layout.of(case)
+        planned = plan_slots(layout)
+        self.slots = min(planned, slots) if slots else planned
+        self._arena = Arena(layout, self.slots, rig.noise)
+        try:
+            self._worker = Worker(rig.runner, artifact, self._arena, rig.cores, rig.limits)
+        except BaseException:
+            self._arena.close()
+            raise
+
+    def __enter__(self) -> Bench:
+        self._cores = os.sched_getaffinity(0)
+        # Off the worker's cores, where there are others. This thread alone: those that torch computes with stay.
+        os.sched_setaffinity(0, self._cores - set(self._rig.cores) or self._cores)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        os.sched_setaffinity(0, self._cores)
+        self._worker.kill()
+        self._arena.close()
+
+    @property
+    def layers(self) -> Mapping[str, bool]:
+        """The walls that stand around the worker."""
+        return self._worker.layers
+
+    def frame(
+        self, draws: Sequence[tuple[Draw, Mapping[str, torch.Tensor]]], labels: Sequence[str], *, cold: bool
+    ) -> Frame:
+        """Stage, run and take home one frame of at most `slots` calls.
+
+        Args:
+            draws: one per call, with the inputs it makes.
+            labels: what each call is called in a reason.
+            cold: flush the calls' buffers from the caches first.
+
+        Raises:
+            CandidateFailure: a crash, a limit, or damage to inputs or guards.
+        """
+        for slot, (_, inputs) in enumerate(draws):
+            self._arena.stage(slot, inputs)
+        if cold:
+            for slot in range(len(draws)):
+                for address, size in self._arena.ranges(slot):
+                    self._rig.flush(address, size)
+        where = labels[0] if len(labels) == 1 else f"{labels[0]} to {labels[-1]}"
+        count = len(draws)
+        self._rig.phase("worker", self._rig.limits.call_s * count + _MARGIN_S)
+        reply = self._worker.run(0, count, where)
+        records = []
+        for slot, (draw, _) in enumerate(draws):
+            damage = self._arena.damage(slot)
+            if damage is not None:
+                raise CandidateFailure(f"{damage} in {labels[slot]}")
+            call = reply.calls[slot]
+            records.append(Record(draw, labels[slot], call.nanoseconds, self._arena.outputs(slot)))
+        return Frame(tuple(records), reply.outside_ns, reply.waited_ns)
+
+    def rerun(self, count: int, where: str) -> tuple[int, int]:
+        """Run the first `count` slots as they lie, outputs unlooked at: the worker's and our nanoseconds."""
+        self._rig.phase("worker", self._rig.limits.call_s * count + _MARGIN_S)
+        reply = self._worker.run(0, count, where)
+        return sum(c.nanoseconds for c in reply.calls), reply.outside_ns
+
+    def bundle(self, inputs: Mapping[str, torch.Tensor]) -> tuple[bytes, bytes]:
+        """A setup frame of one slot, and that slot's bytes with these inputs, for `runner --solo`."""
+        self._arena.stage(0, inputs)
+        return self._arena.layout.setup(0, 1, self._rig.cores), self._arena.image(0)

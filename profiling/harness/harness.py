@@ -1,0 +1,287 @@
+"""What everything above measures with: starts the oracle, asks it for evidence, derives the verdict."""
+
+from __future__ import annotations
+
+import math
+import queue
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import IO
+
+from pydantic import ValidationError
+
+from backends.process import clean_environment, kill_group
+from profiling.harness import verdict, wire
+from profiling.harness.runner_build import Native, build_native
+from profiling.types import (
+    Comparison,
+    Evaluation,
+    HarnessFault,
+    Limits,
+    MeasureSettings,
+    Problem,
+    TaskCheck,
+    TaskError,
+)
+
+_START_S = 120.0
+_DOUBTS = 3  # a kernel is `suspect` when this many measurements in a row are
+_ROOT = Path(__file__).parents[2]
+
+
+class Harness:
+    """Verifies, times and compares kernels of one task. Use as a context.
+
+    Args:
+        problem: the task.
+        settings: how to measure.
+        limits: around each worker.
+        cache: folder for the harness's own builds and, while it is open, staged data.
+
+    Raises:
+        TaskError: the reference cannot be loaded, or the task's dims do not fit this machine.
+        ToolchainError: no C++ compiler.
+        HarnessFault: the oracle or a worker does not start.
+    """
+
+    def __init__(self, problem: Problem, settings: MeasureSettings, limits: Limits, cache: Path) -> None:
+        self._problem = problem
+        self._settings = settings
+        self._rng = random.Random()
+        self._scratch: Path | None = None
+        self._bundle: Path | None = None
+        self._oracle = _OracleProcess()
+        try:
+            cache.mkdir(parents=True, exist_ok=True)
+            self._scratch = Path(tempfile.mkdtemp(prefix="harness-", dir=cache)).absolute()
+            self._native: Native = build_native(problem.signature, cache)
+            opened = self._oracle.ask(
+                wire.Open(
+                    problem=_absolute(problem),
+                    settings=settings,
+                    limits=limits,
+                    runner=self._native.runner,
+                    empty=self._native.empty,
+                    flush=self._native.flush,
+                )
+            )
+            if not isinstance(opened, wire.Opened):
+                raise HarnessFault("the oracle gave no proper answer to `open`")
+            self._layers = opened.layers
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Harness:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def layers(self) -> Mapping[str, bool]:
+        """Which walls stand around workers: network, ipc, pid, mount, user, seccomp."""
+        return self._layers
+
+    def check_task(self, baseline: Path) -> TaskCheck:
+        """Test the task itself and learn the baseline's errors. Call it before anything is evaluated.
+
+        Raises:
+            TaskError: the reference, the tolerance or the baseline is unfit.
+        """
+        reply = self._oracle.ask(wire.CheckTask(baseline=baseline.absolute()))
+        if not isinstance(reply, wire.Checked):
+            raise HarnessFault("the oracle gave no proper answer to `check_task`")
+        return reply.check
+
+    def evaluate(self, artifact: Path) -> Evaluation:
+        """Verify a kernel on every case and distribution, then time it, every timed call checked.
+
+        Times in doubt are taken again, twice: a busy machine is not held against a kernel, a forged clock stays one.
+        """
+        found = self._evaluate(artifact, verify=True)
+        checks = tuple(c for c in found.checks if c.distribution != "timed")
+        for _ in range(_DOUBTS - 1):
+            if found.verdict != "suspect":
+                return found
+            found = self._evaluate(artifact, verify=False)
+            found = replace(found, checks=(*checks, *found.checks))
+        return found
+
+    def _evaluate(self, artifact: Path, *, verify: bool) -> Evaluation:
+        try:
+            reply = self._oracle.ask(wire.Evaluate(artifact=artifact.absolute(), verify=verify))
+        except HarnessFault as fault:
+            if not self._oracle.alive():
+                raise
+            return Evaluation("error", str(fault), (), None)
+        if not isinstance(reply, wire.Evaluated):
+            raise HarnessFault("the oracle gave no proper answer to `evaluate`")
+        return verdict.evaluation(reply, self._settings, verified=self._problem.reference is not None)
+
+    def compare(self, a: Path, b: Path) -> Comparison:
+        """Interleave two kernels over fresh pairs of workers. `speedup` is how many times as fast b is as a.
+
+        On a failure of either, the numbers are NaN and `verdict` and `reason` say why.
+        """
+        for _ in range(_DOUBTS):
+            reply = self._oracle.ask(wire.Compare(a=a.absolute(), b=b.absolute()))
+            if not isinstance(reply, wire.Compared):
+                raise HarnessFault("the oracle gave no proper answer to `compare`")
+            found = verdict.comparison(reply, self._rng)
+            if found.verdict != "suspect":
+                break
+        return found
+
+    def aa_spread(self, artifact: Path) -> float:
+        """How far from 1 the gain of a kernel over its own byte-identical copy can look, as a fraction (0.01 is 1%).
+
+        No smaller gain can be claimed here.
+
+        Raises:
+            TaskError: the kernel fails.
+        """
+        assert self._scratch is not None
+        copy = self._scratch / f"copy-{artifact.name}"
+        shutil.copyfile(artifact, copy)
+        found = self.compare(artifact, copy)
+        copy.unlink()
+        if found.verdict != "pass":
+            raise TaskError(f"the kernel cannot be compared with itself: {found.reason}")
+        return math.expm1(max(abs(math.log(found.low)), abs(math.log(found.high))))
+
+    def solo_command(self, artifact: Path) -> list[str]:
+        """A command that makes one call of `solve` on staged inputs, for perf and valgrind. Lives as long as this."""
+        assert self._scratch is not None
+        if self._bundle is None:
+            bundle = self._scratch / "call.bin"
+            if not isinstance(self._oracle.ask(wire.Stage(target=bundle)), wire.Staged):
+                raise HarnessFault("the oracle gave no proper answer to `stage`")
+            self._bundle = bundle
+        return [str(self._native.runner), "--solo", str(self._bundle), str(artifact.absolute())]
+
+    def empty_command(self) -> list[str]:
+        """The same for a `solve` that does nothing: what is to be taken off."""
+        return self.solo_command(self._native.empty)
+
+    def close(self) -> None:
+        """End the oracle, its workers with it, and remove the staged data. Safe to call twice."""
+        self._oracle.close()
+        if self._scratch is not None:
+            shutil.rmtree(self._scratch, ignore_errors=True)
+            self._scratch = None
+
+
+def _absolute(problem: Problem) -> Problem:
+    return replace(problem, reference=problem.reference.absolute() if problem.reference else None)
+
+
+class _OracleProcess:
+    """The oracle behind its pipes."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "profiling.harness.oracle"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=clean_environment({"PYTHONPATH": str(_ROOT), "OMP_WAIT_POLICY": "passive"}),
+            start_new_session=True,
+        )
+        self._lines: queue.Queue[bytes] = queue.Queue()
+        self._errors: deque[bytes] = deque(maxlen=40)
+        self._readers = [
+            threading.Thread(target=self._read_replies, args=(self._process.stdout,), daemon=True),
+            threading.Thread(target=self._read_errors, args=(self._process.stderr,), daemon=True),
+        ]
+        for reader in self._readers:
+            reader.start()
+
+    def _read_replies(self, stream: IO[bytes]) -> None:
+        with stream:
+            for line in stream:
+                self._lines.put(line)
+        self._lines.put(b"")
+
+    def _read_errors(self, stream: IO[bytes]) -> None:
+        with stream:
+            while line := stream.readline(4096):
+                self._errors.append(line)
+
+    def alive(self) -> bool:
+        """Whether it still runs."""
+        return self._process.poll() is None
+
+    def ask(self, request: wire.Request) -> wire.Reply:
+        """One request, one reply. Raises TaskError or HarnessFault."""
+        stdin = self._process.stdin
+        assert stdin is not None
+        phase = wire.Phase(name="start", limit_s=_START_S)
+        try:
+            stdin.write(request.model_dump_json().encode() + b"\n")
+            stdin.flush()
+        except (BrokenPipeError, ValueError) as error:
+            raise HarnessFault(f"the oracle is gone: {self._last_words()}") from error
+        while True:
+            try:
+                line = self._lines.get(timeout=phase.limit_s)
+            except queue.Empty:
+                self.close()
+                raise self._overdue(phase) from None
+            reply = self._parse(line, phase)
+            if isinstance(reply, wire.Phase):
+                phase = reply
+            elif isinstance(reply, wire.Failed):
+                raise TaskError(reply.message) if reply.fault == "task" else HarnessFault(reply.message)
+            else:
+                return reply
+
+    def _parse(self, line: bytes, phase: wire.Phase) -> wire.Reply:
+        if not line:
+            self._process.wait()
+            how = f"ended with status {self._process.returncode} {self._last_words()}".rstrip()
+            self.close()
+            if phase.name == "reference":
+                raise TaskError(f"the reference took its process down: it {how}")
+            raise HarnessFault(f"the oracle {how}")
+        try:
+            return wire.REPLY.validate_json(line)
+        except ValidationError as error:
+            self.close()
+            raise HarnessFault(f"the oracle sent what is no reply: {line[:200]!r}") from error
+
+    def _overdue(self, phase: wire.Phase) -> TaskError | HarnessFault:
+        if phase.name == "reference":
+            return TaskError(
+                f"the reference gave no answer within {phase.limit_s:.0f} s: it hangs or needs smaller dims"
+            )
+        return HarnessFault(f"the oracle gave no answer within {phase.limit_s:.0f} s ({phase.name})")
+
+    def _last_words(self) -> str:
+        for reader in self._readers[1:]:
+            reader.join(2.0)
+        lines = [line.decode(errors="replace").strip() for line in self._errors]
+        return next((f"({line})" for line in reversed(lines) if line), "")
+
+    def close(self) -> None:
+        """Kill it: its workers end with it."""
+        if self._process.poll() is None:
+            kill_group(self._process.pid)
+        self._process.wait()
+        if self._process.stdin is not None:
+            try:
+                self._process.stdin.close()
+            except BrokenPipeError:
+                pass
+        for reader in self._readers:
+            reader.join(2.0)

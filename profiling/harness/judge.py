@@ -1,0 +1,134 @@
+"""Whether an output is right. Works through a tensor in pieces that fit the cache."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+
+from profiling.harness.arena import index_of, torch_dtype
+from profiling.harness.reference import widened
+from profiling.types import Case, Tensor, Tolerance
+
+_PIECE = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """Errors over all outputs of a call; None where they are not finite. `reason` is None when all is right."""
+
+    reason: str | None
+    max_abs_error: float | None
+    relative_norm_error: float | None
+
+
+@dataclass(slots=True)
+class _Sums:
+    worst: float = 0.0
+    error: float = 0.0
+    norm: float = 0.0
+    first: int | None = None
+    masks: bool = True
+
+    def relative(self) -> float:
+        return math.sqrt(self.error / self.norm) if self.norm > 0.0 else math.inf if self.error > 0.0 else 0.0
+
+
+def judge(
+    case: Case,
+    outputs: Mapping[str, torch.Tensor],
+    expected: Mapping[str, torch.Tensor],
+    tolerance: Tolerance,
+    baseline_error: float | None,
+) -> Judgement:
+    """Compare a call's outputs with the reference's.
+
+    Integers must be equal. Floats need the same NaN and infinity masks, `|out - ref| <= atol + rtol*|ref|` for every
+    element, and a relative norm error of at most `max(baseline_factor * baseline's, eps_factor * eps of the type)`.
+
+    Args:
+        case: which tensors are outputs.
+        outputs: in the declared types.
+        expected: floats in float64.
+        tolerance: the bounds.
+        baseline_error: relative norm error of the baseline here; None leaves the norm unbounded.
+    """
+    worst = relative = 0.0
+    reason = None
+    for tensor in case.tensors:
+        if tensor.role == "in":
+            continue
+        sums = _compare(outputs[tensor.name], expected[tensor.name], tolerance)
+        worst, relative = max(worst, sums.worst), max(relative, sums.relative())
+        if sums.first is not None and reason is None:
+            reason = _where(tensor, outputs[tensor.name], expected[tensor.name], sums.first, tolerance)
+        elif baseline_error is not None and reason is None and torch_dtype(tensor.dtype).is_floating_point:
+            eps = torch.finfo(torch_dtype(tensor.dtype)).eps
+            bound = max(tolerance.baseline_factor * baseline_error, tolerance.eps_factor * eps)
+            if sums.relative() > bound:
+                reason = (
+                    f"{tensor.name} is less exact than it may be: relative norm error {sums.relative():.3g}, "
+                    f"allowed {bound:.3g} (the baseline's is {baseline_error:.3g})"
+                )
+    return Judgement(reason, _finite(worst), _finite(relative))
+
+
+def _compare(output: torch.Tensor, expected: torch.Tensor, tolerance: Tolerance) -> _Sums:
+    sums = _Sums()
+    flat, wanted = output.reshape(-1), expected.reshape(-1)
+    for at in range(0, flat.numel(), _PIECE):
+        piece, ref = flat[at : at + _PIECE], wanted[at : at + _PIECE]
+        bad = _floats(piece, ref, tolerance, sums) if piece.dtype.is_floating_point else _integers(piece, ref, sums)
+        if sums.first is None and bool(bad.any()):
+            sums.first = at + int(torch.nonzero(bad)[0])
+    return sums
+
+
+def _floats(piece: torch.Tensor, ref: torch.Tensor, tolerance: Tolerance, sums: _Sums) -> torch.Tensor:
+    """Elements that are wrong; adds to the sums."""
+    out = piece.to(torch.float64)
+    error = (out - ref).abs_()
+    bad = error > ref.abs().mul_(tolerance.rtol).add_(tolerance.atol)
+    squares = float(error.dot(error))
+    if not math.isfinite(squares):
+        # Infinities are compared as the output's type has them: what overflows there is infinite in the reference.
+        # The float64 path above would call inf - inf a NaN and find nothing wrong with it.
+        rounded = ref.to(piece.dtype).to(torch.float64)
+        special = ~(out.isfinite() & rounded.isfinite())
+        same = (out == rounded) | (out.isnan() & rounded.isnan())
+        bad = torch.where(special, ~same, bad)
+        error = torch.where(special, torch.where(same, 0.0, math.inf), error)
+        ref = torch.where(special, 0.0, ref)
+        squares = float(error.dot(error))
+    sums.worst = max(sums.worst, float(error.max()))
+    sums.error += squares
+    sums.norm += float(ref.dot(ref))
+    return bad
+
+
+def _integers(piece: torch.Tensor, ref: torch.Tensor, sums: _Sums) -> torch.Tensor:
+    wide = widened(piece.dtype)
+    out, want = piece.to(wide), ref.to(piece.dtype).to(wide)
+    bad = out != want
+    if bool(bad.any()):
+        error = (out.to(torch.float64) - want.to(torch.float64)).abs_()
+        sums.worst = max(sums.worst, float(error.max()))
+        sums.error += float(error.dot(error))
+    sums.norm += float(want.to(torch.float64).square().sum())
+    return bad
+
+
+def _where(tensor: Tensor, output: torch.Tensor, expected: torch.Tensor, at: int, tolerance: Tolerance) -> str:
+    index = ",".join(str(i) for i in index_of(at, tensor.shape))
+    got, want = output.reshape(-1)[at].item(), expected.reshape(-1)[at].item()
+    if not torch_dtype(tensor.dtype).is_floating_point:
+        return f"{tensor.name}[{index}] is {got}, expected {want}"
+    allowed = tolerance.atol + tolerance.rtol * abs(want)
+    off = f"off by {abs(got - want):.3g}, allowed {allowed:.3g}"
+    return f"{tensor.name}[{index}] is {got:.9g}, expected {want:.9g} ({off})"
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,144 @@
+"""The oracle process: holds the reference, the secret seeds and all comparisons (`python -m profiling.harness.oracle`).
+
+It answers the controller's requests, one JSON line each, and starts the workers. It never unpickles anything.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import random
+import secrets
+import signal
+import struct
+import sys
+from pathlib import Path
+from typing import TextIO
+
+from profiling.harness import wire
+from profiling.harness.arena import RandomBytes
+from profiling.harness.bench import Bench, Rig, load_flush, worker_cores
+from profiling.harness.inputs import Draw, Pools
+from profiling.harness.reference import Reference
+from profiling.harness.task_check import check_task
+from profiling.harness.timing import Timer
+from profiling.harness.verify import Verifier
+from profiling.harness.worker import CandidateFailure
+from profiling.types import CaseCheck, HarnessFault, MeasureSettings, TaskError
+
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE = 1, 4
+_REFERENCE_LIMITS = 4.0  # a reference may take this many times as long as one call of a kernel
+
+
+class Oracle:
+    """Serves one task. The first request must be `open`."""
+
+    def __init__(self, say: TextIO) -> None:
+        self._say = say
+        self._layers: dict[str, bool] = {}
+
+    def phase(self, name: str, limit_s: float) -> None:
+        """Tell the controller how long the next thing may take."""
+        self.reply(wire.Phase(name=name, limit_s=limit_s))
+
+    def reply(self, message: wire.Reply) -> None:
+        """Send one line."""
+        self._say.write(message.model_dump_json() + "\n")
+        self._say.flush()
+
+    def answer(self, line: str) -> None:
+        """Fulfil one request, or say why not."""
+        try:
+            self.reply(self._fulfil(wire.REQUEST.validate_json(line)))
+        except TaskError as error:
+            self.reply(wire.Failed(fault="task", message=str(error)))
+        except MemoryError as error:
+            self.reply(wire.Failed(fault="task", message=f"out of memory: use smaller dims ({error})"))
+        except (HarnessFault, OSError, CandidateFailure) as error:
+            self.reply(wire.Failed(fault="harness", message=str(error)))
+
+    def _fulfil(self, request: wire.Request) -> wire.Reply:
+        match request:
+            case wire.Open():
+                return self._open(request)
+            case wire.CheckTask():
+                return wire.Checked(check=check_task(self._verifier, request.baseline, self._settings.threads))
+            case wire.Evaluate():
+                return self._evaluate(request)
+            case wire.Compare():
+                return self._timer.compare(request.a, request.b, self._rng)
+            case wire.Stage():
+                return self._stage(request.target)
+
+    def _open(self, request: wire.Open) -> wire.Reply:
+        settings: MeasureSettings = request.settings
+        seeded = random.Random(settings.seed) if settings.seed is not None else random.Random(secrets.randbits(256))
+        self._settings, self._rng = settings, seeded
+        reference = None
+        if request.problem.reference is not None:
+            limit_s = _REFERENCE_LIMITS * request.limits.call_s
+            reference = Reference(request.problem.reference, self.phase, limit_s)
+        tolerance = (request.problem.tolerance or reference.tolerance()) if reference else None
+        rig = Rig(
+            problem=request.problem,
+            reference=reference,
+            tolerance=tolerance,
+            runner=request.runner,
+            empty=request.empty,
+            flush=load_flush(request.flush),
+            limits=request.limits,
+            cores=worker_cores(settings.threads),
+            noise=RandomBytes(seeded),
+            pools=Pools(seeded),
+            seed=lambda: seeded.getrandbits(63),
+            phase=self.phase,
+        )
+        self._rig = rig
+        self._verifier = Verifier(rig)
+        self._timer = Timer(rig, settings, self._verifier)
+        with Bench(rig, rig.empty, rig.problem.timed, slots=1) as bench:
+            return wire.Opened(layers=dict(bench.layers))
+
+    def _evaluate(self, request: wire.Evaluate) -> wire.Evaluated:
+        checks: list[CaseCheck] = []
+        problem = self._rig.problem
+        for case in (*problem.checks, problem.timed) if request.verify else ():
+            found = self._verifier.verify(request.artifact, case)
+            checks.extend(found)
+            if any(c.max_abs_error is None and not c.passed for c in found):
+                break  # it crashed or hung: more cases would cost as much again
+        if not all(c.passed for c in checks):
+            return wire.Evaluated(checks=tuple(checks), times=None, empty=None)
+        times, empty, timed = self._timer.measure(request.artifact)
+        return wire.Evaluated(checks=(*checks, timed), times=times, empty=empty)
+
+    def _stage(self, target: Path) -> wire.Reply:
+        rig = self._rig
+        with Bench(rig, rig.empty, rig.problem.timed, slots=1) as bench:
+            inputs = rig.inputs(rig.problem.timed).make(Draw(rig.seed(), "declared"))
+            setup, image = bench.bundle(inputs)
+        target.write_bytes(struct.pack("=Q", len(setup)) + setup + image)
+        return wire.Staged()
+
+
+def main() -> None:
+    """Serve requests from standard input until it ends."""
+    parent = os.getppid()
+    libc = ctypes.CDLL(None)
+    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    libc.prctl(_PR_SET_DUMPABLE, 0)
+    if os.getppid() != parent:
+        return
+    # A reference may print: what it prints must not be taken for a reply.
+    hear, say = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.dup2(2, 1)
+    sys.stdout = sys.stderr
+    oracle = Oracle(say)
+    for line in hear:
+        oracle.answer(line)
+
+
+if __name__ == "__main__":
+    main()

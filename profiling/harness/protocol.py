@@ -1,0 +1,72 @@
+"""The binary frames between the oracle and a worker; `profiling/native/protocol.h` is the other side."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+MAX_SLOTS = 1024
+MAX_FRAME = 24 + 16 * MAX_SLOTS
+_MAGIC = 0x31464352
+_SETUP, _HELLO, _LOAD, _LOADED, _RUN, _DONE = range(1, 7)
+_HEAD = struct.Struct("=IIQ")
+LAYERS = ("network", "ipc", "pid", "mount", "user", "seccomp")
+
+
+class BadFrame(Exception):
+    """A frame that the worker's own code would not have sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call by the worker's clock, and what `solve` returned (0 where it returns nothing)."""
+
+    nanoseconds: int
+    code: int
+
+
+def setup_frame(
+    token: int, slots: int, slot_bytes: int, arguments: Sequence[tuple[int, int, int, int]], cores: Sequence[int]
+) -> bytes:
+    """Shape of the arena, kernel arguments (tensor?, word, begin, end) and cores to run on."""
+    head = _HEAD.pack(_MAGIC, _SETUP, token) + struct.pack("=IIIIQ", slots, len(arguments), len(cores), 0, slot_bytes)
+    return head + b"".join(struct.pack("=4Q", *a) for a in arguments) + struct.pack(f"={len(cores)}i", *cores)
+
+
+def load_frame(token: int) -> bytes:
+    """Ask the worker to load its candidate."""
+    return _HEAD.pack(_MAGIC, _LOAD, token)
+
+
+def run_frame(token: int, first: int, count: int) -> bytes:
+    """Ask for calls on slots [first, first + count)."""
+    return _HEAD.pack(_MAGIC, _RUN, token) + struct.pack("=II", first, count)
+
+
+def read_hello(frame: bytes, token: int) -> dict[str, bool]:
+    """Which walls stand."""
+    (layers,) = struct.unpack("=Q", _body(frame, _HELLO, token, 8))
+    return {name: bool(layers >> i & 1) for i, name in enumerate(LAYERS)}
+
+
+def read_loaded(frame: bytes, token: int) -> str | None:
+    """None when the candidate was loaded, else the loader's message."""
+    status, _, text = struct.unpack("=iI1024s", _body(frame, _LOADED, token, 1032))
+    if status == 0:
+        return None
+    return bytes(text).partition(b"\0")[0].decode(errors="replace") or "cannot be loaded"
+
+
+def read_done(frame: bytes, token: int, count: int) -> list[Call]:
+    """The calls of a run."""
+    body = _body(frame, _DONE, token, 8 + 16 * count)
+    if struct.unpack_from("=Q", body)[0] != count:
+        raise BadFrame("a reply for another number of calls")
+    return [Call(*struct.unpack_from("=qq", body, 8 + 16 * i)) for i in range(count)]
+
+
+def _body(frame: bytes, kind: int, token: int, size: int) -> bytes:
+    if len(frame) != _HEAD.size + size or _HEAD.unpack_from(frame) != (_MAGIC, kind, token):
+        raise BadFrame("a frame that answers nothing that was asked")
+    return frame[_HEAD.size :]

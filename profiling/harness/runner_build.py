@@ -1,0 +1,116 @@
+"""Builds the harness's own native parts for a signature: the runner, the empty `solve`, the cache flush."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from backends.process import run_process
+from backends.types import Parameter, Signature, ToolchainError
+from profiling.types import HarnessFault, TaskError
+
+_NATIVE = Path(__file__).parent.parent / "native"
+_FLAGS = ("-std=c++17", "-O2", "-Wall")
+_SCALAR_C = {
+    "float64": "double",
+    "float32": "float",
+    "bool": "bool",
+    **{f"{sign}int{bits}": f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Native:
+    """Paths of the built parts. `empty` is a shared library whose `solve` does nothing."""
+
+    runner: Path
+    empty: Path
+    flush: Path
+
+
+def build_native(signature: Signature, cache: Path) -> Native:
+    """Build, or find in `cache`, what runs candidates of this signature.
+
+    Raises:
+        TaskError: a by-value parameter has a type that no C++ caller can pass.
+        ToolchainError: no C++ compiler.
+        HarnessFault: the compiler rejects our own sources.
+    """
+    compiler = shutil.which("g++") or shutil.which("clang++")
+    if compiler is None:
+        raise ToolchainError("no C++ compiler found: install g++ (or clang++)")
+    version = run_process([compiler, "--version"], timeout_s=20.0).stdout.partition("\n")[0]
+    stub = stub_source(signature)
+    sources = {name: (_NATIVE / name).read_text() for name in ("runner.cpp", "walls.cpp", "walls.h", "protocol.h")}
+    build = _Builder(compiler, version, cache)
+    return Native(
+        runner=build(
+            "runner", {**sources, "stub.h": stub}, ("runner.cpp", "walls.cpp"), ("-Wl,-z,relro,-z,now", "-ldl")
+        ),
+        empty=build("empty.so", {"empty.cpp": empty_source(signature)}, ("empty.cpp",), ("-shared", "-fPIC")),
+        flush=build(
+            "flush.so", {"flush.cpp": (_NATIVE / "flush.cpp").read_text()}, ("flush.cpp",), ("-shared", "-fPIC")
+        ),
+    )
+
+
+def stub_source(signature: Signature) -> str:
+    """The header with `call_solve`, which casts each argument to its full C type so that nothing is truncated."""
+    types = ", ".join(_c_type(p) for p in signature.parameters)
+    loads = "".join(
+        f"    {_c_type(p)} a{i};\n    memcpy(&a{i}, &words[{i}], sizeof a{i});\n"
+        for i, p in enumerate(signature.parameters)
+    )
+    call = f"reinterpret_cast<{signature.returns} (*)({types})>(solve)({_names(signature)})"
+    end = f"    return {call};" if signature.returns == "int" else f"    {call};\n    return 0;"
+    return (
+        "#pragma once\n#include <cstdint>\n#include <cstring>\n"
+        f"static inline int64_t call_solve(void* solve, const uint64_t* words) {{\n    (void)words;\n{loads}{end}\n}}\n"
+    )
+
+
+def empty_source(signature: Signature) -> str:
+    """A `solve` of this signature that does nothing."""
+    types = ", ".join(_c_type(p) for p in signature.parameters)
+    end = " return 0; " if signature.returns == "int" else ""
+    return f'#include <cstdint>\nextern "C" {signature.returns} solve({types}) {{{end}}}\n'
+
+
+def _names(signature: Signature) -> str:
+    return ", ".join(f"a{i}" for i in range(len(signature.parameters)))
+
+
+def _c_type(parameter: Parameter) -> str:
+    if parameter.pointer:
+        return "void*"
+    if parameter.dtype not in _SCALAR_C:
+        raise TaskError(f"{parameter.name}: a by-value {parameter.type} cannot be passed to a C++ kernel: use float")
+    return _SCALAR_C[parameter.dtype]
+
+
+@dataclass(frozen=True, slots=True)
+class _Builder:
+    compiler: str
+    version: str
+    cache: Path
+
+    def __call__(self, name: str, files: dict[str, str], units: tuple[str, ...], flags: tuple[str, ...]) -> Path:
+        """Compile `units` among `files` into `cache/harness/<key>/<name>`; an equal build is reused."""
+        digest = hashlib.sha256(repr((self.version, _FLAGS, flags, units, sorted(files.items()))).encode()).hexdigest()
+        target = self.cache.absolute() / "harness" / digest[:24] / name
+        if target.exists():
+            return target
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+            for file, text in files.items():
+                Path(folder, file).write_text(text)
+            argv = [self.compiler, *_FLAGS, *units, *flags, "-o", name]
+            done = run_process(argv, timeout_s=120.0, cwd=Path(folder))
+            if done.returncode != 0:
+                raise HarnessFault(f"cannot build the harness's {name} with {self.compiler}: {done.stderr[-800:]}")
+            os.replace(Path(folder, name), target)
+        return target

@@ -1,0 +1,143 @@
+"""The task's own test: a task that wrong answers pass, or that its baseline fails, is unfit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import torch
+
+from profiling.harness.arena import torch_dtype
+from profiling.harness.inputs import CHECKED, Draw
+from profiling.harness.judge import judge
+from profiling.harness.verify import Verifier, key
+from profiling.types import Case, CaseCheck, TaskCheck, TaskError, Tensor
+
+
+def check_task(verifier: Verifier, baseline: Path, threads: int) -> TaskCheck:
+    """Test the reference, the tolerance and the baseline; remember the baseline's errors.
+
+    Raises:
+        TaskError: what is unfit, and what to do.
+    """
+    rig = verifier.rig
+    case = rig.problem.timed
+    if not any(t.role != "in" for t in case.tensors):
+        raise TaskError("the kernel has no output: nothing could be checked")
+    verifier.baseline_errors.clear()
+    verifier.dropped.clear()
+    rejected: tuple[str, ...] = ()
+    reference_ms = flops = moved = None
+    if rig.reference is not None:
+        rejected = _try_wrong_answers(verifier, case)
+        flops, moved = rig.reference.work("flops", case), rig.reference.work("bytes", case)
+        reference_ms = rig.reference.time_ms(case, rig.inputs(case).make(Draw(rig.seed(), "declared")), threads)
+    dropped = _measure_baseline(verifier, baseline)
+    return TaskCheck(rejected, tuple(dropped), reference_ms, flops, moved, rig.tolerance)
+
+
+def _measure_baseline(verifier: Verifier, baseline: Path) -> list[tuple[Mapping[str, int], str]]:
+    """Run the baseline everywhere. Where it fails, other than on the timed inputs, nothing else need pass."""
+    problem = verifier.rig.problem
+    dropped: list[tuple[Mapping[str, int], str]] = []
+    for case in (problem.timed, *problem.checks):
+        for check in _all_distributions(verifier, baseline, case):
+            where = key(case, next(d for d in CHECKED if d == check.distribution))
+            if check.passed:
+                verifier.baseline_errors[where] = check.relative_norm_error or 0.0
+            elif case is problem.timed and check.distribution == "declared":
+                raise TaskError(f"the baseline is wrong at the timed dims {dict(case.dims)}: {check.reason}")
+            else:
+                verifier.dropped.add(where)
+                dropped.append((case.dims, f"{check.distribution} inputs: {check.reason}"))
+    return dropped
+
+
+def _all_distributions(verifier: Verifier, baseline: Path, case: Case) -> list[CaseCheck]:
+    """Checks of every distribution: a crash costs the baseline one of them, not those after it."""
+    left = list(CHECKED)
+    checks: list[CaseCheck] = []
+    while left:
+        some = verifier.verify(baseline, case, left)
+        checks.extend(some)
+        left = left[len(some) :]
+    return checks
+
+
+def _try_wrong_answers(verifier: Verifier, case: Case) -> tuple[str, ...]:
+    """Names of the wrong answers that the elementwise tolerance rejects. Raises TaskError on one that it admits."""
+    rig = verifier.rig
+    assert rig.tolerance is not None
+    draw, other = Draw(rig.seed(), "declared"), Draw(rig.seed(), "declared")
+    inputs = rig.inputs(case).make(draw)
+    right = _in_own_types(case, verifier.expected(case, draw))
+    elsewhere = _in_own_types(case, verifier.expected(case, other))
+    expected = {
+        name: value.to(torch.float64) if value.dtype.is_floating_point else value for name, value in right.items()
+    }
+    # Rounding may not be what rejects a wrong answer, so both sides are rounded to the output's type.
+    rejected = []
+    for name, answer in _wrong_answers(case, inputs, right, elsewhere):
+        result = judge(case, answer, expected, rig.tolerance, None)
+        if result.reason is None:
+            largest = max((float(v.abs().max()) for v in expected.values() if v.numel()), default=0.0)
+            raise TaskError(
+                f"the tolerance is unfit: an answer of {_SAYING[name]} would pass "
+                f"(atol={rig.tolerance.atol:g}, rtol={rig.tolerance.rtol:g}, largest |reference| {largest:.3g}): "
+                "tighten it, or give the inputs a larger range"
+            )
+        if name not in rejected:
+            rejected.append(name)
+    return tuple(rejected)
+
+
+_SAYING = {
+    "zeros": "all zeros",
+    "constant": "one constant",
+    "input copy": "a copy of an input",
+    "half": "which the second half is zeros",
+}
+
+
+def _wrong_answers(
+    case: Case,
+    inputs: Mapping[str, torch.Tensor],
+    right: Mapping[str, torch.Tensor],
+    elsewhere: Mapping[str, torch.Tensor],
+) -> Sequence[tuple[str, Mapping[str, torch.Tensor]]]:
+    """Answers that are wrong: each changes one output and leaves the others right."""
+    answers: list[tuple[str, Mapping[str, torch.Tensor]]] = []
+    for tensor in case.tensors:
+        if tensor.role == "in" or tensor.elements == 0:
+            continue
+        value = right[tensor.name]
+        half = value.clone().view(-1)
+        half[half.numel() // 2 :] = 0
+        made = {
+            "zeros": torch.zeros_like(value),
+            "constant": _constant(elsewhere[tensor.name]),
+            "half": half.view(value.shape),
+        }
+        if tensor.elements == 1:
+            del made["half"]
+        answers.extend((name, {**right, tensor.name: wrong}) for name, wrong in made.items())
+        for copy in _copies(tensor, inputs):
+            if not torch.equal(copy, value):  # a kernel that copies is right to do so
+                answers.append(("input copy", {**right, tensor.name: copy}))
+    return answers
+
+
+def _constant(other: torch.Tensor) -> torch.Tensor:
+    """The mean of the answer to *other* inputs: the best constant that looks at no input."""
+    if other.dtype == torch.bool:
+        return torch.ones_like(other)
+    return torch.full_like(other, other.to(torch.float64).nanmean().item())
+
+
+def _copies(output: Tensor, inputs: Mapping[str, torch.Tensor]) -> list[torch.Tensor]:
+    dtype = torch_dtype(output.dtype)
+    return [v.reshape(output.shape).to(dtype) for v in inputs.values() if v.numel() == output.elements]
+
+
+def _in_own_types(case: Case, values: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {t.name: values[t.name].to(torch_dtype(t.dtype)) for t in case.tensors if t.role != "in"}

@@ -1,0 +1,271 @@
+"""Samples of one kernel by both clocks, and of two kernels interleaved. Raw nanoseconds: the controller judges them."""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+
+from profiling.harness.bench import Bench, Frame, Record, Rig
+from profiling.harness.inputs import Draw
+from profiling.harness.statistics import settled
+from profiling.harness.verify import Verifier, described
+from profiling.harness.wire import Block, Compared, FrameTimes, Round, Times
+from profiling.harness.worker import CandidateFailure
+from profiling.types import CaseCheck, MeasureSettings
+
+_FRAME_NS = 400_000  # calls are put together until a frame is well above what waking a worker costs
+_BLOCK_NS = 1_000_000
+_ROUND_NS = 500_000
+_ROUNDS = 5
+_EMPTY_FRAMES = 30
+_MAX_SAMPLES = 1024
+_KEPT_BYTES = 1 << 30
+_MIN_BLOCKS = 5
+_MAX_BLOCKS = 60
+
+
+@dataclass(slots=True)
+class Timer:
+    """Times kernels on the timed case.
+
+    Attributes:
+        rig: what it works with.
+        settings: how long, cold or hot.
+        verifier: judges every timed call.
+    """
+
+    rig: Rig
+    settings: MeasureSettings
+    verifier: Verifier
+    _empty: dict[tuple[int, int], Times] = field(default_factory=dict)
+
+    def measure(self, artifact: Path) -> tuple[Times | None, Times | None, CaseCheck]:
+        """Warm up, take the outside clock's rounds, then sample until it is enough.
+
+        Returns:
+            The kernel's times, those of an empty `solve` in frames of as many calls, and the check of every call. On a
+            failure the times are None.
+        """
+        frames: list[FrameTimes] = []
+        rounds: tuple[Round, ...] = ()
+        per_frame = 1
+        start = time.monotonic()
+        while True:
+            records: list[Record] = []
+            try:
+                with Bench(self.rig, artifact, self.rig.problem.timed) as bench:
+                    calls = _Calls(bench, self.rig, records, sum(len(f.own_ns) for f in frames))
+                    call_ns = self._warm_up(calls)
+                    if not frames:
+                        per_frame = _calls_for(_FRAME_NS, call_ns, bench.slots)
+                        rounds = self._rounds(calls, call_ns)
+                    done = self._sample(calls, per_frame, frames, start)
+            except CandidateFailure as error:
+                case = self.rig.problem.timed
+                return None, None, CaseCheck(case.dims, "timed", False, described(error), None, None)
+            check = self.verifier.judge_timed(records)
+            if not check.passed:
+                return None, None, check
+            if done:
+                empty = self.empty(per_frame, rounds[0].n if rounds else 1)
+                return Times(frames=tuple(frames), rounds=rounds), empty, check
+
+    def _warm_up(self, calls: _Calls) -> float:
+        """Nanoseconds of one call, after `warmup_ms` of calls whose inputs are never timed."""
+        bench = calls.bench
+        frame = calls.run(1, "warm-up call", cold=False, keep=False)
+        spent = frame.own_ns
+        last = float(frame.own_ns)
+        while spent < self.settings.warmup_ms * 1e6:
+            count = _calls_for(_FRAME_NS, last, bench.slots)
+            frame = calls.run(count, "warm-up call", cold=False, keep=False)
+            for _ in range(_calls_for(self.settings.warmup_ms * 1e5, frame.own_ns, 1000)):
+                own, _ = bench.rerun(count, "warm-up calls")
+                last = own / count
+                spent += max(own, 1000)
+        return last
+
+    def _rounds(self, calls: _Calls, call_ns: float) -> tuple[Round, ...]:
+        if calls.bench.slots < 2:
+            return ()
+        n = _calls_for(_ROUND_NS, call_ns, calls.bench.slots // 2)
+        rounds = []
+        for _ in range(_ROUNDS):
+            one = calls.run(n, "batched call", cold=False)
+            two = calls.run(2 * n, "batched call", cold=False)
+            rounds.append(
+                Round(n=n, own_n=one.own_ns, outside_n=one.outside_ns, own_2n=two.own_ns, outside_2n=two.outside_ns)
+            )
+        return tuple(rounds)
+
+    def _sample(self, calls: _Calls, per_frame: int, frames: list[FrameTimes], start: float) -> bool:
+        """Sample into `frames`; False when what we keep grew too big, and another worker has to go on."""
+        while True:
+            frames.append(_times(calls.run(per_frame, "timed call", cold=self.settings.l2 == "cold")))
+            samples = [float(ns) for f in frames for ns in f.own_ns]
+            if len(samples) >= self.settings.min_samples and len(frames) > 1:
+                spent_s = sum(samples) / 1e9
+                judging_s = len(samples) * self.verifier.judge_s
+                if (
+                    len(samples) >= _MAX_SAMPLES
+                    or time.monotonic() - start + judging_s > self.settings.max_time_s
+                    or (spent_s >= self.settings.min_time_s and settled(samples))
+                    or spent_s >= 3 * self.settings.min_time_s
+                ):
+                    return True
+            if calls.kept_bytes > _KEPT_BYTES:
+                return False
+
+    def empty(self, per_frame: int, n: int) -> Times:
+        """An empty `solve` in frames of as many calls."""
+        known = self._empty.get((per_frame, n))
+        if known is not None:
+            return known
+        frames, rounds = [], []
+        with Bench(self.rig, self.rig.empty, self.rig.problem.timed) as bench:
+            for _ in range(_EMPTY_FRAMES):
+                own, outside = bench.rerun(per_frame, "empty calls")
+                frames.append(FrameTimes(own_ns=(own // per_frame,) * per_frame, outside_ns=outside))
+                if bench.slots > 1:
+                    one, two = bench.rerun(n, "empty calls"), bench.rerun(2 * n, "empty calls")
+                    rounds.append(Round(n=n, own_n=one[0], outside_n=one[1], own_2n=two[0], outside_2n=two[1]))
+        times = self._empty[per_frame, n] = Times(frames=tuple(frames), rounds=tuple(rounds))
+        return times
+
+    def compare(self, a: Path, b: Path, rng: random.Random) -> Compared:
+        """Interleave two kernels over fresh pairs of workers."""
+        pairs: list[tuple[Block, ...]] = []
+        per_frame = 1
+        for _ in range(self.settings.pairs):
+            kept: tuple[list[Record], list[Record]] = ([], [])
+            at = _Turn()
+            try:
+                per_frame, blocks = self._pair(a, b, kept, rng, at)
+            except CandidateFailure as error:
+                return Compared(pairs=(), empty=None, failure=f"{at.name}: {described(error)}")
+            failure = self._judge_pair(kept)
+            if failure:
+                return Compared(pairs=(), empty=None, failure=failure)
+            pairs.append(tuple(blocks))
+        return Compared(pairs=tuple(pairs), empty=self.empty(per_frame, 1), failure=None)
+
+    def _pair(
+        self, a: Path, b: Path, kept: tuple[list[Record], list[Record]], rng: random.Random, at: _Turn
+    ) -> tuple[int, list[Block]]:
+        start = time.monotonic()
+        case = self.rig.problem.timed
+        blocks: list[Block] = []
+        at.name = "a"
+        with Bench(self.rig, a, case) as bench_a:
+            at.name = "b"
+            with Bench(self.rig, b, case) as bench_b:
+                sides = (_Calls(bench_a, self.rig, kept[0], 0), _Calls(bench_b, self.rig, kept[1], 0))
+                at.name = "a"
+                call_a = self._warm_up(sides[0])
+                at.name = "b"
+                call_b = self._warm_up(sides[1])
+                per_frame = _calls_for(_BLOCK_NS, min(call_a, call_b), bench_a.slots)
+                while not self._enough(blocks, start, per_frame, sides):
+                    blocks.append(self._block(sides, per_frame, rng, at))
+        return per_frame, blocks
+
+    def _block(self, sides: tuple[_Calls, _Calls], per_frame: int, rng: random.Random, at: _Turn) -> Block:
+        first = rng.randrange(2)
+        cold = self.settings.l2 == "cold"
+        times: tuple[list[FrameTimes], list[FrameTimes]] = ([], [])
+        for order in ((first, 1 - first), (1 - first, first)):
+            drawn = sides[0].draw(per_frame)
+            for side in order:
+                at.name = "ab"[side]
+                times[side].append(_times(sides[side].run_drawn(drawn, "timed call", cold=cold)))
+        return Block(a=(times[0][0], times[0][1]), b=(times[1][0], times[1][1]))
+
+    def _enough(self, blocks: list[Block], start: float, per_frame: int, sides: tuple[_Calls, _Calls]) -> bool:
+        """Whether a pair of workers has run its share."""
+        if sum(s.kept_bytes for s in sides) > _KEPT_BYTES and blocks:
+            return True
+        if len(blocks) < _MIN_BLOCKS:
+            return False
+        share = 1.0 / self.settings.pairs
+        spent_s = [sum(sum(f.own_ns) for x in blocks for f in getattr(x, side)) / 1e9 for side in ("a", "b")]
+        judging_s = 2 * per_frame * len(blocks) * self.verifier.judge_s
+        return (
+            len(blocks) >= _MAX_BLOCKS
+            or min(spent_s) >= share * self.settings.min_time_s
+            or time.monotonic() - start + judging_s > share * self.settings.max_time_s
+        )
+
+    def _judge_pair(self, kept: tuple[list[Record], list[Record]]) -> str | None:
+        """The first wrong call of the two kernels. Equal inputs need the reference only once."""
+        if self.rig.tolerance is None:
+            return None
+        case = self.rig.problem.timed
+        by_draw: dict[Draw, list[tuple[str, Record]]] = {}
+        for name, records in zip("ab", kept, strict=True):
+            for record in records:
+                by_draw.setdefault(record.draw, []).append((name, record))
+        for draw, calls in by_draw.items():
+            expected = self.verifier.expected(case, draw)
+            for name, record in calls:
+                reason = self.verifier.judgement(case, record, expected).reason
+                if reason is not None:
+                    return f"{name}: {record.where}: {reason}"
+        return None
+
+
+@dataclass(slots=True)
+class _Turn:
+    """Whose turn it is: whom a failure belongs to."""
+
+    name: str = ""
+
+
+Drawn = list[tuple[Draw, Mapping[str, torch.Tensor]]]
+
+
+@dataclass(slots=True)
+class _Calls:
+    """Runs frames of calls on new inputs, numbers them, and keeps what is to be judged."""
+
+    bench: Bench
+    rig: Rig
+    records: list[Record]
+    done: int
+    kept_bytes: int = 0
+
+    def draw(self, count: int) -> Drawn:
+        """New inputs for `count` calls."""
+        maker = self.rig.inputs(self.rig.problem.timed)
+        draws = [Draw(self.rig.seed(), "declared") for _ in range(count)]
+        return [(draw, maker.make(draw)) for draw in draws]
+
+    def run(self, count: int, what: str, *, cold: bool, keep: bool = True) -> Frame:
+        """One frame on new inputs."""
+        return self.run_drawn(self.draw(count), what, cold=cold, keep=keep)
+
+    def run_drawn(self, drawn: Drawn, what: str, *, cold: bool, keep: bool = True) -> Frame:
+        """One frame on these inputs."""
+        labels = [f"{what} {self.done + i + 1}" for i in range(len(drawn))]
+        frame = self.bench.frame(drawn, labels, cold=cold)
+        if keep:
+            self.done += len(drawn)
+            self.records.extend(frame.records)
+            self.kept_bytes += sum(t.nbytes for r in frame.records for t in r.outputs.values())
+        return frame
+
+
+def _calls_for(target_ns: float, call_ns: float, most: int) -> int:
+    """How many calls make `target_ns`, from 1 to `most`."""
+    return max(1, min(most, math.ceil(target_ns / max(call_ns, 1.0))))
+
+
+def _times(frame: Frame) -> FrameTimes:
+    return FrameTimes(
+        own_ns=tuple(r.nanoseconds for r in frame.records), outside_ns=frame.outside_ns, waited_ns=frame.waited_ns
+    )

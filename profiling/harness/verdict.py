@@ -1,0 +1,172 @@
+"""From raw times to a verdict. The controller does this itself: it believes neither clock alone."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+
+from profiling.harness.statistics import bootstrap_interval, interquartile_range, median
+from profiling.harness.wire import Block, Compared, Evaluated, FrameTimes, Times
+from profiling.types import CaseCheck, Comparison, Evaluation, MeasureSettings, Timing, Verdict
+
+# How far the two clocks may be apart: a tenth of the time, and what waking a process may cost on a busy machine.
+_APART = 0.10
+_WAKE_NS = 30_000.0
+_WAITED = 0.02  # of its time, that a frame may have waited for a core
+_SHARED = 1.25  # in one frame, the mean call may take this many times the median one
+
+
+def evaluation(found: Evaluated, settings: MeasureSettings, *, verified: bool) -> Evaluation:
+    """The verdict on one kernel.
+
+    Args:
+        found: the oracle's evidence.
+        settings: the floor, and cold or hot.
+        verified: whether the task has a reference.
+    """
+    failure = next((c for c in found.checks if not c.passed), None)
+    if failure is not None:
+        return Evaluation("fail", _failure_reason(failure), found.checks, None)
+    if found.times is None or found.empty is None:
+        return Evaluation("error", "the kernel was not timed", found.checks, None)
+    timing = timing_of(found.times, found.empty, settings)
+    doubt = doubts(found.times, found.empty) or _under_floor(timing, settings)
+    if doubt is not None:
+        return Evaluation("suspect", doubt, found.checks, timing)
+    return Evaluation("pass" if verified else "unverified", None, found.checks, timing)
+
+
+def _failure_reason(check: CaseCheck) -> str:
+    if check.distribution == "timed":
+        return check.reason or "wrong"
+    dims = ", ".join(f"{name}={value}" for name, value in check.dims.items())
+    return f"{check.reason} ({check.distribution} inputs, {dims})"
+
+
+def timing_of(times: Times, empty: Times, settings: MeasureSettings) -> Timing:
+    """Milliseconds per call, less an empty `solve`."""
+    overhead = median([ns for f in empty.frames for ns in f.own_ns])
+    samples = tuple(max(0.0, ns - overhead) / 1e6 for f in _calm_frames(times.frames) for ns in f.own_ns)
+    slope = _slope_ns(times)
+    empty_slope = _slope_ns(empty)
+    outside = None if slope is None or empty_slope is None else max(0.0, slope - empty_slope) / 1e6
+    return Timing(
+        median_ms=median(samples),
+        iqr_ms=interquartile_range(samples),
+        samples_ms=samples,
+        overhead_ms=overhead / 1e6,
+        outside_ms=outside,
+        l2=settings.l2,
+    )
+
+
+def _slope_ns(times: Times) -> float | None:
+    """Nanoseconds that one more call adds, by the outside clock."""
+    return median([(r.outside_2n - r.outside_n) / r.n for r in times.rounds]) if times.rounds else None
+
+
+def doubts(times: Times, empty: Times) -> str | None:
+    """Why the worker's own times cannot be believed, or None.
+
+    A worker's clock that shows more than ours harms its kernel alone. Three tests: the frames that were timed must
+    take as long by our clock as by the worker's; so must what N more calls add to a frame of N; and in a frame of many
+    calls none may do the work of the others.
+    """
+    waking = median([float(f.outside_ns - sum(f.own_ns)) for f in empty.frames])
+    doubt = _frame_doubt(times.frames, waking)
+    if doubt is not None:
+        return doubt
+    if times.rounds:
+        n = times.rounds[0].n
+        own = median([(r.own_2n - r.own_n) / r.n for r in times.rounds])
+        apart = median([((r.outside_2n - r.outside_n) - (r.own_2n - r.own_n)) / r.n for r in times.rounds])
+        if apart > _APART * max(own, 0.0) + _WAKE_NS / n:
+            return (
+                f"clocks disagree: one more call takes {(own + apart) / 1e6:.4g} ms by the outside clock, "
+                f"{own / 1e6:.4g} ms by the worker's"
+            )
+    calls = [float(ns) for f in times.frames for ns in f.own_ns]
+    if len(times.frames[0].own_ns) > 1:
+        mean = median([sum(f.own_ns) / len(f.own_ns) for f in times.frames])
+        if mean > _SHARED * median(calls) + 1000.0:
+            return (
+                f"calls are uneven: a frame's mean is {mean / 1e6:.4g} ms, the median call "
+                f"{median(calls) / 1e6:.4g} ms: some calls do the work of others"
+            )
+    return None
+
+
+def _frame_doubt(frames: Sequence[FrameTimes], waking: float) -> str | None:
+    own = median([float(sum(f.own_ns)) for f in frames])
+    outside = median([float(f.outside_ns) for f in frames]) - waking
+    if outside - own > _APART * own + _WAKE_NS:
+        return (
+            f"clocks disagree: timed calls take {outside / 1e6:.4g} ms by the outside clock, "
+            f"{own / 1e6:.4g} ms by the worker's"
+        )
+    return None
+
+
+def _under_floor(timing: Timing, settings: MeasureSettings) -> str | None:
+    if settings.floor_ms is not None and timing.median_ms < settings.floor_ms:
+        return f"{timing.median_ms:.4g} ms is under the floor of {settings.floor_ms:.4g} ms that this machine allows"
+    return None
+
+
+def comparison(found: Compared, rng: random.Random) -> Comparison:
+    """Gain and interval of two kernels. On a failure every number is NaN: there is no gain to speak of."""
+    if found.failure is not None or found.empty is None:
+        return _no_comparison("fail", found.failure or "nothing was compared")
+    overhead = median([float(ns) for f in found.empty.frames for ns in f.own_ns])
+    waking = median([float(f.outside_ns - sum(f.own_ns)) for f in found.empty.frames])
+    blocks = [block for pair in found.pairs for block in pair]
+    for name, frames in (("a", [f for x in blocks for f in x.a]), ("b", [f for x in blocks for f in x.b])):
+        doubt = _frame_doubt(frames, waking)
+        if doubt is not None:
+            return _no_comparison("suspect", f"{name}: {doubt}")
+    pairs = [_calm_blocks(pair) for pair in found.pairs]
+    blocks = [block for pair in pairs for block in pair]
+    ratios = [[math.log(_call_ns(x.a, overhead) / _call_ns(x.b, overhead)) for x in pair] for pair in pairs]
+    deltas = [[(_call_ns(x.a, overhead) - _call_ns(x.b, overhead)) / 1e6 for x in pair] for pair in pairs]
+    low, high = bootstrap_interval(ratios, rng)
+    delta_low, delta_high = bootstrap_interval(deltas, rng)
+    return Comparison(
+        speedup=math.exp(median([r for pair in ratios for r in pair])),
+        low=math.exp(low),
+        high=math.exp(high),
+        a_ms=median([_call_ns(x.a, overhead) for x in blocks]) / 1e6,
+        b_ms=median([_call_ns(x.b, overhead) for x in blocks]) / 1e6,
+        delta_ms=median([d for pair in deltas for d in pair]),
+        delta_low_ms=delta_low,
+        delta_high_ms=delta_high,
+        log_ratios=tuple(tuple(pair) for pair in ratios),
+        verdict="pass",
+    )
+
+
+def calm(frames: Sequence[FrameTimes]) -> bool:
+    """Whether the worker hardly waited for its core: another process on it would be billed to the kernel."""
+    return sum(f.waited_ns for f in frames) <= _WAITED * sum(ns for f in frames for ns in f.own_ns)
+
+
+def _calm_frames(frames: Sequence[FrameTimes]) -> Sequence[FrameTimes]:
+    """The calm ones, where they are at least half: a kernel cannot choose its samples by disturbing the others."""
+    kept = [f for f in frames if calm([f])]
+    return kept if 2 * len(kept) >= len(frames) else frames
+
+
+def _calm_blocks(pair: Sequence[Block]) -> Sequence[Block]:
+    kept = [x for x in pair if calm([*x.a, *x.b])]
+    return kept if 2 * len(kept) >= len(pair) else pair
+
+
+def _call_ns(frames: tuple[FrameTimes, FrameTimes], overhead: float) -> float:
+    """Nanoseconds of one call over both frames of a kernel's half of a block, never below one."""
+    own = [ns for f in frames for ns in f.own_ns]
+    return max(1.0, sum(own) / len(own) - overhead)
+
+
+def _no_comparison(verdict: Verdict, reason: str) -> Comparison:
+    nan = math.nan
+    return Comparison(nan, nan, nan, nan, nan, nan, nan, nan, (), verdict, reason)

@@ -1,0 +1,156 @@
+"""What controller and oracle say to each other: one JSON object a line, over pipes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from profiling.types import CaseCheck, Limits, MeasureSettings, Problem, TaskCheck
+
+
+class _Message(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Open(_Message):
+    """The first request: the task, and where the native parts are."""
+
+    kind: Literal["open"] = "open"
+    problem: Problem
+    settings: MeasureSettings
+    limits: Limits
+    runner: Path
+    empty: Path
+    flush: Path
+
+
+class CheckTask(_Message):
+    """Test the task itself, with its baseline."""
+
+    kind: Literal["check_task"] = "check_task"
+    baseline: Path
+
+
+class Evaluate(_Message):
+    """Verify (unless it was done before) and time one kernel."""
+
+    kind: Literal["evaluate"] = "evaluate"
+    artifact: Path
+    verify: bool = True
+
+
+class Compare(_Message):
+    """Interleave two kernels."""
+
+    kind: Literal["compare"] = "compare"
+    a: Path
+    b: Path
+
+
+class Stage(_Message):
+    """Write one call's data to a file for `runner --solo`."""
+
+    kind: Literal["stage"] = "stage"
+    target: Path
+
+
+Request = Annotated[Open | CheckTask | Evaluate | Compare | Stage, Field(discriminator="kind")]
+
+
+class Phase(_Message):
+    """Something begins that may take up to `limit_s`; past that the controller ends the oracle."""
+
+    kind: Literal["phase"] = "phase"
+    name: str
+    limit_s: float
+
+
+class Failed(_Message):
+    """A request that was not fulfilled: through the task's fault, or the harness's own."""
+
+    kind: Literal["failed"] = "failed"
+    fault: Literal["task", "harness"]
+    message: str
+
+
+class Opened(_Message):
+    """The oracle is ready; these walls stand around its workers."""
+
+    kind: Literal["opened"] = "opened"
+    layers: dict[str, bool]
+
+
+class Checked(_Message):
+    """The task is fit."""
+
+    kind: Literal["checked"] = "checked"
+    check: TaskCheck
+
+
+class Staged(_Message):
+    """The file is written."""
+
+    kind: Literal["staged"] = "staged"
+
+
+class FrameTimes(_Message):
+    """One exchange with a worker: each call by the worker's clock, the whole by the oracle's; nanoseconds.
+
+    `waited_ns` is how long the worker could have run but had no core.
+    """
+
+    own_ns: tuple[int, ...]
+    outside_ns: int
+    waited_ns: int = 0
+
+
+class Round(_Message):
+    """Unflushed frames of n and 2n calls, by both clocks; nanoseconds."""
+
+    n: int
+    own_n: int
+    outside_n: int
+    own_2n: int
+    outside_2n: int
+
+
+class Times(_Message):
+    """Frames of one kernel, and rounds for the outside clock (none where only one call fits in memory)."""
+
+    frames: tuple[FrameTimes, ...]
+    rounds: tuple[Round, ...]
+
+
+class Evaluated(_Message):
+    """Raw evidence on one kernel: the controller derives the verdict. `times` is None when it was not timed."""
+
+    kind: Literal["evaluated"] = "evaluated"
+    checks: tuple[CaseCheck, ...]
+    times: Times | None
+    empty: Times | None
+
+
+class Block(_Message):
+    """Two frames of each kernel, in the order ABBA or BAAB, on equal inputs."""
+
+    a: tuple[FrameTimes, FrameTimes]
+    b: tuple[FrameTimes, FrameTimes]
+
+
+class Compared(_Message):
+    """Raw evidence on two kernels: blocks by worker pair; `failure` says which kernel failed, and how."""
+
+    kind: Literal["compared"] = "compared"
+    pairs: tuple[tuple[Block, ...], ...]
+    empty: Times | None
+    failure: str | None
+
+
+Reply = Annotated[
+    Phase | Failed | Opened | Checked | Staged | Evaluated | Compared,
+    Field(discriminator="kind"),
+]
+REQUEST: TypeAdapter[Request] = TypeAdapter(Request)
+REPLY: TypeAdapter[Reply] = TypeAdapter(Reply)

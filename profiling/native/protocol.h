@@ -1,0 +1,68 @@
+// The frames between the oracle and a worker. Fixed layout, native byte order: both ends are one machine.
+#pragma once
+#include <cstdint>
+
+namespace wire {
+
+constexpr uint32_t kMagic = 0x31464352;
+constexpr uint32_t kMaxArguments = 64;
+constexpr uint32_t kMaxSlots = 1024;
+constexpr uint32_t kMaxCores = 256;
+
+enum Kind : uint32_t { kSetup = 1, kHello = 2, kLoad = 3, kLoaded = 4, kRun = 5, kDone = 6 };
+
+// Every frame starts with this. A reply echoes the random token of its request, so that it cannot be sent early.
+struct Head {
+    uint32_t magic;
+    uint32_t kind;
+    uint64_t token;
+};
+
+// Then come `arguments` of Argument, then `cores` of int32_t.
+struct Setup {
+    Head head;
+    uint32_t slots;
+    uint32_t arguments;
+    uint32_t cores;
+    uint32_t reserved;
+    uint64_t slot_bytes;
+};
+
+// A tensor lies at `word` bytes from the start of its slot, in writable pages [begin, end); a scalar is its bits.
+struct Argument {
+    uint64_t tensor;
+    uint64_t word;
+    uint64_t begin;
+    uint64_t end;
+};
+
+struct Hello {
+    Head head;
+    uint64_t layers;
+};
+
+struct Loaded {
+    Head head;
+    int32_t status;
+    uint32_t reserved;
+    char text[1024];
+};
+
+struct Run {
+    Head head;
+    uint32_t first;
+    uint32_t count;
+};
+
+struct Call {
+    int64_t nanoseconds;
+    int64_t code;
+};
+
+// Then come `count` of Call.
+struct Done {
+    Head head;
+    uint64_t count;
+};
+
+}  // namespace wire
