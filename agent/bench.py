@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from profiling.harness.harness import Harness
-
 from agent.config import Config, load_config, parse_assignments, validate, with_overrides
 from agent.errors import ConfigError, HarnessBroken, UnfitEnvironment
 from agent.paths import cache_folder, find_config
@@ -16,6 +14,7 @@ from agent.stages.branches import foreign_rejection, signature_rejection
 from agent.task import Task, limits, measure_settings, prepare_task, work_of
 from backends.types import Built, Rejected, ToolchainError
 from profiling.ceilings import measure_ceilings
+from profiling.harness.harness import Harness
 from profiling.headroom import floor_ms
 from profiling.types import Comparison, Evaluation, HarnessFault, TaskCheck, TaskError
 
@@ -26,7 +25,7 @@ class Benched:
 
     outcome: Evaluation | Rejected
     check: TaskCheck | None
-    against_baseline: Comparison | None
+    against_baseline: Comparison | Rejected | None
 
 
 def bench_kernel(
@@ -126,7 +125,7 @@ def _report(config: Config, task: Task, benched: Benched) -> tuple[Mapping[str, 
     median = timing.median_ms if timing else None
     reference = check.reference_ms if check else None
     work = work_of(task, check)
-    compared = benched.against_baseline
+    compared = benched.against_baseline if isinstance(benched.against_baseline, Comparison) else None
     result = {
         "kernel": str(task.baseline),
         "backend": task.backend.name,

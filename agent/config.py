@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
@@ -233,11 +234,9 @@ def validate(data: Mapping[str, Any], where: str) -> Config:
 
 def dump_config(config: Config, path: Path) -> None:
     """Write a config back as YAML that `load_config` reads to an equal config."""
-    yaml = YAML(typ="safe", pure=True)
-    yaml.default_flow_style = False
-    yaml.sort_base_mapping_type_on_output = False
-    with path.open("w") as stream:
-        yaml.dump(config.model_dump(mode="json", exclude_none=True), stream)
+    data = config.model_dump(mode="json", exclude_none=True)
+    # JSON is YAML: indented and in order, and every text is quoted, so nothing is read back as another type.
+    path.write_text(json.dumps(data, indent=2) + "\n")
 
 
 def _parse(text: str, where: str) -> Any:

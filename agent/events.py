@@ -57,7 +57,8 @@ class RunStarted(Event):
     backend: str
     provider: str
     model: str
-    suffix: str = ".cpp"
+    suffix: str
+    noise: float
 
 
 class SessionStarted(Event):
@@ -189,7 +190,7 @@ class Compared(Event):
     iteration: int
     a: str
     b: str
-    comparison: Comparison
+    outcome: Annotated[Comparison | Rejected, Field(discriminator="kind")]
 
 
 class ChampionDecided(Event):
@@ -253,7 +254,7 @@ class Attributed(Event):
 
     type: Literal["attributed"] = "attributed"
     iteration: int
-    gain_ms: float
+    gain_ms: float | None
     rows: tuple[Attribution, ...]
     audit: str | None
 

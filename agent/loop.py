@@ -17,6 +17,7 @@ from agent.stages.evidence import gather, on_this_device, profile_kernel
 from agent.stages.finish import finish
 from agent.stages.learning import remember_attempt, remember_failure
 from agent.stages.planning import make_plan
+from profiling.types import Comparison
 
 
 def optimise(run: Run) -> None:
@@ -57,13 +58,14 @@ def iterate(run: Run, iteration: int, best: Kernel) -> None:
     presence = check_machine_code(run, iteration, plan, best, champion)
     ablations = ablate(run, iteration, plan, best, champion) if run.search.ablate else {}
     rows, audit = attribute(plan, presence, ablations, comparison, run.smallest_gain)
+    gain_ms = comparison.delta_ms if isinstance(comparison, Comparison) else None
     key = run.key(iteration, "attribution")
     attributed = run.journal.once(
         Attributed,
         key,
-        lambda: Attributed(key=key, iteration=iteration, gain_ms=comparison.delta_ms, rows=rows, audit=audit),
+        lambda: Attributed(key=key, iteration=iteration, gain_ms=gain_ms, rows=rows, audit=audit),
     )
-    effects = {m: a.comparison for m, a in ablations.items() if a.comparison is not None}
+    effects = {m: a.comparison for m, a in ablations.items() if isinstance(a.comparison, Comparison)}
     if decision.accepted:
         profile_kernel(run, champion)
     remember_attempt(run, iteration, plan, comparison, attributed, effects)

@@ -268,10 +268,11 @@ def _describe_measuring(event: AnyEvent) -> str:
         axes = f"compute {fmt.share(h.compute)}, memory {fmt.share(h.memory)}, latency {fmt.share(h.latency)}"
         return f"iter {event.iteration} best {fmt.duration(h.time_ms)}, {h.bound} leads; headroom {axes}"
     if isinstance(event, ev.Compared):
-        c = event.comparison
+        c = event.outcome
         what = f"iter {event.iteration} champion {event.b} vs {event.a}" if event.iteration else "best vs baseline"
-        shown = _is_final(event) or name_of(event).endswith("/champion")
-        return f"{what}: {fmt.speedup(c.speedup, c.low, c.high)}" if shown else ""
+        if not (_is_final(event) or name_of(event).endswith("/champion")):
+            return ""
+        return f"{what}: {c.reason if isinstance(c, Rejected) else fmt.speedup(c.speedup, c.low, c.high)}"
     if isinstance(event, ev.ChampionDecided):
         return f"iter {event.iteration} {event.branch} {'accepted' if event.accepted else 'kept out'}: {event.reason}"
     if isinstance(event, ev.MachineCodeChecked):

@@ -193,7 +193,7 @@ class Run:
         with faults(), ThreadPoolExecutor(max_workers=max(1, self.device.usable_cores or 1)) as pool:
             return list(pool.map(lambda s: self.task.backend.build(s[0], s[1], self.cache), sources))
 
-    def compare(self, iteration: int, name: str, a: tuple[str, Built], b: tuple[str, Built]) -> Comparison:
+    def compare(self, iteration: int, name: str, a: tuple[str, Built], b: tuple[str, Built]) -> Comparison | Rejected:
         """Interleaved A/B, logged once under the iteration and `name`; `a` and `b` are labels and builds."""
         key = self.key(iteration, name)
 
@@ -201,10 +201,10 @@ class Run:
             self.checkpoint()
             self.progress.activity(f"comparing {a[0]} with {b[0]}")
             with faults():
-                comparison = self.harness.compare(a[1].artifact, b[1].artifact)
-            return Compared(key=key, iteration=iteration, a=a[0], b=b[0], comparison=comparison)
+                outcome = self.harness.compare(a[1].artifact, b[1].artifact)
+            return Compared(key=key, iteration=iteration, a=a[0], b=b[0], outcome=outcome)
 
-        return self.journal.once(Compared, key, measure).comparison
+        return self.journal.once(Compared, key, measure).outcome
 
     def _logged(self, kind: type[_E]) -> _E:
         found = self.journal.all(kind)

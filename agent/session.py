@@ -130,6 +130,7 @@ def open_run(folder: Path, journal: Journal, progress: Progress, stopped: thread
         environment = inspect_environment(task.backend.toolchain(), counter_source(), harness.layers())
         _log_start(folder, journal, config, task)
         journal.listen(_state_writer(journal, folder))
+        progress.catch_up(journal.events)
         journal.listen(progress)
         number = str(len(journal.all(SessionStarted)))
         journal.append(SessionStarted(key=number, device_id=device.id, environment=environment))
@@ -281,6 +282,7 @@ def _log_start(folder: Path, journal: Journal, config: Config, task: Task) -> No
             provider=config.llm.provider if config.llm else "",
             model=config.llm.model if config.llm else "",
             suffix=task.backend.suffix,
+            noise=config.search.noise,
         ),
     )
 

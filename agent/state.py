@@ -106,6 +106,7 @@ class State(_Part):
     speedup: float | None = None
     speedup_interval: tuple[float, float] | None = None
     speedup_over_reference: float | None = None
+    noise: float = 0.0
     aa_spread: float | None = None
     degraded: str | None = None
     branches: tuple[BranchState, ...] = ()
@@ -161,7 +162,7 @@ class StateFold:
 
     def _on_run_started(self, event: ev.RunStarted) -> None:
         self._suffix = event.suffix
-        self._set(run_id=event.run_id, version=event.version, task=event.task, backend=event.backend)
+        self._set(run_id=event.run_id, version=event.version, task=event.task, backend=event.backend, noise=event.noise)
 
     def _on_session_started(self, _: ev.SessionStarted) -> None:
         self._set(status="running")
@@ -184,11 +185,13 @@ class StateFold:
     def _on_evaluated(self, event: ev.Evaluated) -> None:
         outcome = event.outcome
         timing = None if isinstance(outcome, Rejected) else outcome.timing
-        if event.branch == "baseline":
-            if timing is not None:
-                self._set(
-                    baseline_ms=timing.median_ms, best_ms=timing.median_ms, best_file=f"baseline/kernel{self._suffix}"
-                )
+        if event.iteration == 0:
+            if timing is not None and event.branch == "baseline":
+                self._set(baseline_ms=timing.median_ms)
+            if timing is not None and (event.branch == "best" or self.state.best_ms is None):
+                self._set(best_ms=timing.median_ms)
+            if self.state.best_file is None:
+                self._set(best_file=f"baseline/kernel{self._suffix}")
             return
         status = "rejected" if isinstance(outcome, Rejected) else outcome.verdict
         self._branch(
@@ -231,8 +234,11 @@ class StateFold:
             )
 
     def _on_compared(self, event: ev.Compared) -> None:
-        comparison = event.comparison
-        if event.key == "final":
+        comparison = event.outcome
+        if isinstance(comparison, Rejected):
+            return
+        name = event.key.partition("@")[0]  # after a move to another device, keys carry which one
+        if name == "final":
             interval = (comparison.low, comparison.high)
             over_reference = self.state.reference_ms and self.state.reference_ms / comparison.b_ms
             self._set(
@@ -241,7 +247,7 @@ class StateFold:
                 best_ms=comparison.b_ms,
                 speedup_over_reference=over_reference,
             )
-        elif event.key.endswith("/champion"):
+        elif name.endswith("/champion"):
             line = self._iteration(event.iteration)
             changes = {
                 "champion": event.b.rpartition("/")[2],

@@ -201,7 +201,8 @@ class Comparison:
         a_ms, b_ms: medians.
         delta_ms: median of paired time_a - time_b; `delta_low_ms`, `delta_high_ms` its 95% interval, same bootstrap.
         log_ratios: per worker pair, the log-ratio of each block.
-        verdict: `pass` when both kernels were right in every timed call; else what went wrong, with `reason`.
+
+    Both kernels were right in every timed call; where one was not, a comparison is a `Rejected` instead.
     """
 
     speedup: float
@@ -213,8 +214,7 @@ class Comparison:
     delta_low_ms: float
     delta_high_ms: float
     log_ratios: tuple[tuple[float, ...], ...]
-    verdict: Verdict
-    reason: str | None = None
+    kind: Literal["comparison"] = "comparison"
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +222,7 @@ class TaskCheck:
     """What the task's own test at start-up found.
 
     Attributes:
-        rejected: names of the wrong answers (`zeros`, `constant`, `input copy`, `half`) that were rejected, as they must.
+        rejected: names of the wrong answers (`zeros`, `constant`, `input copy`, `half`) that were rejected, as must be.
         dropped_checks: dims of extra cases that the baseline itself fails, with the reason; they are left out.
         reference_ms: time of the reference in its own dtype on this machine, None when it cannot be timed.
         flops, bytes: from the reference's `flops(**dims)` and `bytes(**dims)`, None when it has none.

@@ -6,17 +6,13 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
-
 from agent import events as ev
-from agent.config import validate
-from agent.errors import ConfigError, UnfitEnvironment
+from agent.errors import UnfitEnvironment
 from agent.events import AnyEvent
 from agent.journal import read_events
 from agent.report.html import render_html
 from agent.report.summary import render_summary
-from agent.report.view import DEFAULT_NOISE, last
+from agent.report.view import last
 from agent.state import fold
 
 
@@ -29,22 +25,8 @@ def write_reports(folder: Path) -> None:
     """
     events, _ = read_events(folder / "events.jsonl")
     state = fold(events)
-    noise = _noise(folder / "config.yaml")
-    _replace(folder / "summary.md", render_summary(state, events, noise))
-    _replace(folder / "report.html", render_html(state, events, _sources(folder, events, state.best_file), noise))
-
-
-def _noise(path: Path) -> float:
-    """The run's own threshold. Read without resolving its paths: a moved or copied run must still report."""
-    if not path.is_file():
-        return DEFAULT_NOISE
-    try:
-        data = YAML(typ="safe", pure=True).load(path.read_text())
-    except (OSError, UnicodeDecodeError, YAMLError) as error:
-        raise ConfigError(f"{path}: cannot be read ({error}); the claim rests on its search.noise") from None
-    if not isinstance(data, dict):
-        raise ConfigError(f"{path}: holds no mapping; the claim rests on its search.noise")
-    return validate(data, str(path)).search.noise
+    _replace(folder / "summary.md", render_summary(state, events))
+    _replace(folder / "report.html", render_html(state, events, _sources(folder, events, state.best_file)))
 
 
 def _sources(folder: Path, events: Sequence[AnyEvent], best_file: str | None) -> dict[str, str]:

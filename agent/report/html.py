@@ -14,7 +14,6 @@ from agent.events import AnyEvent
 from agent.report.charts import draw_charts
 from agent.report.fmt import MISSING
 from agent.report.sections import build_report
-from agent.report.view import DEFAULT_NOISE
 from agent.state import State
 
 _CONTEXT_LINES = 4
@@ -31,16 +30,13 @@ class DiffLine:
     text: str
 
 
-def render_html(
-    state: State, events: Sequence[AnyEvent], sources: Mapping[str, str], noise: float = DEFAULT_NOISE
-) -> str:
+def render_html(state: State, events: Sequence[AnyEvent], sources: Mapping[str, str]) -> str:
     """The run as one self-contained page.
 
     Args:
         state: the folded state.
         events: the log it was folded from.
         sources: kernel source by `baseline` and `best`; what is missing is left out.
-        noise: the run's `search.noise`, the least gain it may claim.
     """
     environment = Environment(
         loader=PackageLoader("agent.report"),
@@ -52,7 +48,7 @@ def render_html(
     )
     environment.filters["status_class"] = _status_class
     return environment.get_template("report.html.j2").render(
-        report=build_report(state, events, noise),
+        report=build_report(state, events),
         charts=draw_charts(state, events),
         diff=_diff(sources),
         sources=sources,

@@ -9,7 +9,6 @@ from agent.events import AnyEvent
 from agent.report import fmt
 from agent.report.trust import environment_section
 from agent.report.view import (
-    DEFAULT_NOISE,
     Listing,
     Report,
     Section,
@@ -25,9 +24,9 @@ from profiling.types import AXES, Profile
 _METRICS_SHOWN = 12
 
 
-def build_report(state: State, events: Sequence[AnyEvent], noise: float = DEFAULT_NOISE) -> Report:
-    """Everything the report says. `noise` is the run's `search.noise`, the least gain it may claim."""
-    line, improved = headline(state, events, noise)
+def build_report(state: State, events: Sequence[AnyEvent]) -> Report:
+    """Everything the report says."""
+    line, improved = headline(state, events)
     return Report(
         title=" ".join(filter(None, (state.task, state.backend and f"({state.backend})"))) or fmt.MISSING,
         headline=line,
@@ -44,7 +43,7 @@ def build_report(state: State, events: Sequence[AnyEvent], noise: float = DEFAUL
             _frontier(state),
             _memory(state, events),
             _cost(state, events),
-            environment_section(state, events, noise),
+            environment_section(state, events),
         ),
     )
 

@@ -10,7 +10,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from agent.events import AnyEvent
 from agent.report.fmt import MISSING, one_line
 from agent.report.sections import build_report
-from agent.report.view import DEFAULT_NOISE, Table
+from agent.report.view import Table
 from agent.state import State
 
 # What Markdown would obey. An underscore inside a word is left alone: method ids and identifiers are full of them.
@@ -23,10 +23,10 @@ class _Done(str):
     __slots__ = ()
 
 
-def render_summary(state: State, events: Sequence[AnyEvent], noise: float = DEFAULT_NOISE) -> str:
-    """The run as Markdown. `noise` is its `search.noise`, the least gain it may claim."""
+def render_summary(state: State, events: Sequence[AnyEvent]) -> str:
+    """The run as Markdown."""
     template = _environment().get_template("summary.md.j2")
-    return template.render(report=build_report(state, events, noise), missing=MISSING)
+    return template.render(report=build_report(state, events), missing=MISSING)
 
 
 def _environment() -> Environment:

@@ -12,13 +12,13 @@ from agent.report.view import Section, Table, baseline_timing, last, of_type
 from agent.state import State
 
 
-def environment_section(state: State, events: Sequence[AnyEvent], noise: float) -> Section:
+def environment_section(state: State, events: Sequence[AnyEvent]) -> Section:
     """The last part of the report."""
     rows = (
         *_run_rows(state, events),
         *_machine_rows(events),
         *_ceiling_rows(events),
-        *_claim_rows(state, events, noise),
+        *_claim_rows(state, events),
     )
     table = Table(("what", "value"), tuple(rows))
     return Section("trust", "Environment and trust", tables=(table,), bullets=_bullets(state, events))
@@ -73,12 +73,12 @@ def _ceiling_rows(events: Sequence[AnyEvent]) -> list[tuple[str, str]]:
     ]
 
 
-def _claim_rows(state: State, events: Sequence[AnyEvent], noise: float) -> list[tuple[str, str]]:
+def _claim_rows(state: State, events: Sequence[AnyEvent]) -> list[tuple[str, str]]:
     spreads = [fmt.percent(e.spread) for e in of_type(events, ev.AaMeasured)]
     checked = last(events, ev.TaskChecked)
     rows = [
-        ("least gain that counts", fmt.percent(max(noise, state.aa_spread or 0.0))),
-        ("noise setting", fmt.percent(noise)),
+        ("least gain that counts", fmt.percent(max(state.noise, state.aa_spread or 0.0))),
+        ("noise setting", fmt.percent(state.noise)),
         ("A/A spread", ", then ".join(spreads) or fmt.MISSING),
         ("suspect kernels", str(sum(b.status == "suspect" for b in state.branches))),
         ("wrong or not built", _fallen(events)),

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from agent import events as ev
-from agent.config import SearchSection
 from agent.events import AnyEvent, Event
 from agent.report import fmt
 from agent.state import State
-from profiling.types import Evaluation, Timing
+from backends.types import Rejected
+from profiling.types import Comparison, Evaluation, Timing
 
 E = TypeVar("E", bound=Event)
-DEFAULT_NOISE = SearchSection().noise
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +87,9 @@ def name_of(event: ev.Compared) -> str:
     return event.key.partition("@")[0]
 
 
-def final_comparison(events: Sequence[AnyEvent]) -> ev.Compared | None:
+def final_comparison(events: Sequence[AnyEvent]) -> Comparison | Rejected | None:
     """The fresh A/B of best against baseline that the headline rests on."""
-    return next((e for e in reversed(of_type(events, ev.Compared)) if name_of(e) == "final"), None)
+    return next((e.outcome for e in reversed(of_type(events, ev.Compared)) if name_of(e) == "final"), None)
 
 
 def baseline_timing(events: Sequence[AnyEvent]) -> Timing | None:
@@ -102,28 +101,28 @@ def baseline_timing(events: Sequence[AnyEvent]) -> Timing | None:
 def baseline_and_best_ms(state: State, events: Sequence[AnyEvent]) -> tuple[float | None, float | None]:
     """Times from the final A/B where there is one (measured side by side), else each kernel's own."""
     final = final_comparison(events)
-    if final is not None:
-        return final.comparison.a_ms, final.comparison.b_ms
+    if isinstance(final, Comparison):
+        return final.a_ms, final.b_ms
     return state.baseline_ms, state.best_ms
 
 
-def headline(state: State, events: Sequence[AnyEvent], noise: float) -> tuple[str, bool | None]:
+def headline(state: State, events: Sequence[AnyEvent]) -> tuple[str, bool | None]:
     """The one line, and whether a gain can be claimed.
 
     A gain counts when the lower end of its interval exceeds 1 by more than the larger of `noise` and the A/A spread.
     """
-    threshold = max(noise, state.aa_spread or 0.0)
+    threshold = max(state.noise, state.aa_spread or 0.0)
     final = final_comparison(events)
     if state.baseline_ms is None:
         return "The baseline has not been measured.", None
-    if final is not None and final.comparison.verdict != "pass":
-        reason = final.comparison.reason or "no reason given"
-        return f"No claim: the final comparison ended `{final.comparison.verdict}` ({reason}).", None
+    if isinstance(final, Rejected):
+        return f"No claim: the final comparison failed ({final.reason}).", None
     if state.speedup is not None and state.speedup_interval is not None:
         text = fmt.speedup(state.speedup, *state.speedup_interval)
         if state.speedup_interval[0] > 1 + threshold:
             return f"{text} as fast as the baseline.", True
-        bar = f"{fmt.speedup(1 + threshold)} (noise {fmt.percent(noise)}, A/A spread {fmt.percent(state.aa_spread)})"
+        why = f"noise {fmt.percent(state.noise)}, A/A spread {fmt.percent(state.aa_spread)}"
+        bar = f"{fmt.speedup(1 + threshold)} ({why})"
         return f"No significant improvement: {text} does not clear {bar}.", False
     if state.best_from != "baseline":
         return "A faster kernel was accepted, but it has not been compared with the baseline yet.", None

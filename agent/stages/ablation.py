@@ -30,11 +30,11 @@ class Ablation:
 
     Attributes:
         built: how it was made, and whether its machine code differs from the champion's.
-        comparison: it (a) against the champion (b); None when it could not be measured.
+        comparison: it (a) against the champion (b); rejected when it is wrong, None when there was nothing to measure.
     """
 
     built: AblationBuilt
-    comparison: Comparison | None
+    comparison: Comparison | Rejected | None
 
 
 def check_machine_code(

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from agent.events import Attribution, MethodClass
 from agent.plan import Plan, PlannedMethod
 from agent.stages.ablation import ALL, AUDIT_TOLERANCE, Ablation
+from backends.types import Rejected
 from profiling.types import Comparison, MethodPresence
 
 # Attributions that leave more than this share of the gain unexplained point at methods that work together.
@@ -17,7 +18,7 @@ def attribute(
     plan: Plan,
     presence: Sequence[MethodPresence],
     ablations: Mapping[str, Ablation],
-    champion: Comparison,
+    champion: Comparison | Rejected,
     smallest_gain: float,
 ) -> tuple[tuple[Attribution, ...], str | None]:
     """The attribution table, and the switch audit in one line (None: no audit was possible).
@@ -41,12 +42,10 @@ def audit_switches(all_off: Ablation | None) -> tuple[bool, str | None]:
     """Whether the kernel with all switches off performs like the kernel that the methods were applied to."""
     if all_off is None:
         return True, None
-    if all_off.comparison is None:
-        why = all_off.built.rejected.reason if all_off.built.rejected else "could not be measured"
-        return True, f"not possible: with all methods off the kernel {why}"
     comparison = all_off.comparison
-    if comparison.verdict != "pass":
-        return True, f"not possible: {comparison.reason}"
+    if not isinstance(comparison, Comparison):
+        rejected = comparison or all_off.built.rejected
+        return True, f"not possible: with all methods off, {rejected.reason if rejected else 'nothing was measured'}"
     ratio = f"with all methods off {comparison.speedup:.3f}x the time of the kernel they were applied to"
     if comparison.low > 1 + AUDIT_TOLERANCE:
         return False, f"failed: {ratio}; the #else branches are slower, so attributions by switch are void"
@@ -58,7 +57,7 @@ def _row(
 ) -> Attribution:
     verdict = presence.verdict if presence else "unavailable"
     comparison = None if ablation is None else ablation.comparison
-    measured = comparison if comparison is not None and comparison.verdict == "pass" else None
+    measured = comparison if isinstance(comparison, Comparison) else None
     method_class, reason = _classify(verdict, presence, ablation, smallest_gain)
     return Attribution(
         method=method.id,
@@ -85,7 +84,7 @@ def _classify(
     if ablation.built.code_differs is False:
         return "implementation_failed", "turning it off changes no machine code"
     comparison = ablation.comparison
-    if comparison is None or comparison.verdict != "pass":
+    if not isinstance(comparison, Comparison):
         return "unverified", f"without it: {comparison.reason if comparison else 'not measured'}"
     if verdict == "unavailable" or (verdict == "none" and ablation.built.code_differs is None):
         return "unverified", "no machine-code evidence of its presence"
@@ -103,8 +102,10 @@ def _void(row: Attribution, audit: str) -> Attribution:
     return row.model_copy(update={**void, "reason": f"switch audit {audit}"})
 
 
-def _mark_interaction(rows: list[Attribution], champion: Comparison) -> list[Attribution]:
+def _mark_interaction(rows: list[Attribution], champion: Comparison | Rejected) -> list[Attribution]:
     """Where attributions do not add up to the gain, no method that is present is called ineffective."""
+    if isinstance(champion, Rejected):
+        return rows
     gain_ms = champion.delta_ms
     explained = sum(row.attribution_ms or 0.0 for row in rows if row.method_class == "effective")
     if gain_ms <= 0 or gain_ms - explained <= max(_UNEXPLAINED * gain_ms, gain_ms - champion.delta_low_ms):

@@ -6,10 +6,13 @@ from agent.artefacts import write_json, write_text
 from agent.events import ChampionDecided
 from agent.paths import iteration_folder
 from agent.run import Kernel, Run
+from backends.types import Rejected
 from profiling.types import Comparison
 
 
-def challenge(run: Run, iteration: int, champion: Kernel, best: Kernel) -> tuple[ChampionDecided, Comparison]:
+def challenge(
+    run: Run, iteration: int, champion: Kernel, best: Kernel
+) -> tuple[ChampionDecided, Comparison | Rejected]:
     """An interleaved A/B of best and champion: only an interval that clears the noise replaces the best kernel."""
     comparison = run.compare(iteration, "champion", (best.label, best.built), (champion.label, champion.built))
     accepted, reason = accepts(comparison, run.smallest_gain)
@@ -27,11 +30,11 @@ def challenge(run: Run, iteration: int, champion: Kernel, best: Kernel) -> tuple
     return decided, comparison
 
 
-def accepts(comparison: Comparison, smallest_gain: float) -> tuple[bool, str]:
+def accepts(comparison: Comparison | Rejected, smallest_gain: float) -> tuple[bool, str]:
     """Whether b may be said to be faster than a, and why, in one line."""
+    if isinstance(comparison, Rejected):
+        return False, f"the comparison does not count: {comparison.reason}"
     gain = f"{comparison.speedup:.3f}x [{comparison.low:.3f}, {comparison.high:.3f}] over the best kernel"
-    if comparison.verdict != "pass":
-        return False, f"the comparison does not count ({comparison.verdict}): {comparison.reason}"
     if comparison.low > 1 + smallest_gain:
         return True, gain
     return False, f"{gain}: the lower end does not clear {1 + smallest_gain:.3f}"

@@ -12,12 +12,18 @@ from agent.events import Attributed, Attribution, Remembered
 from agent.paths import iteration_folder
 from agent.plan import Plan
 from agent.run import Run
+from backends.types import Rejected
 from memory.types import Outcome, Record, Strategy
 from profiling.types import Comparison
 
 
 def remember_attempt(
-    run: Run, iteration: int, plan: Plan, comparison: Comparison, attributed: Attributed, effects: dict[str, Comparison]
+    run: Run,
+    iteration: int,
+    plan: Plan,
+    comparison: Comparison | Rejected,
+    attributed: Attributed,
+    effects: dict[str, Comparison],
 ) -> None:
     """Store the plan as a whole, and each method by its own attribution.
 
@@ -31,7 +37,7 @@ def remember_attempt(
     """
     write_json(iteration_folder(run.folder, iteration) / "attribution.json", attributed)
     records = []
-    if comparison.verdict == "pass":
+    if isinstance(comparison, Comparison):
         records.append(_measured(run, iteration, plan.strategy, comparison, ""))
     if len(plan.methods) > 1:
         for row in attributed.rows:

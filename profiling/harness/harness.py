@@ -20,6 +20,7 @@ from typing import IO
 from pydantic import ValidationError
 
 from backends.process import clean_environment, kill_group
+from backends.types import Rejected
 from profiling.harness import verdict, wire
 from profiling.harness.runner_build import Native, build_native
 from profiling.types import (
@@ -129,17 +130,17 @@ class Harness:
             raise HarnessFault("the oracle gave no proper answer to `evaluate`")
         return verdict.evaluation(reply, self._settings, verified=self._problem.reference is not None)
 
-    def compare(self, a: Path, b: Path) -> Comparison:
+    def compare(self, a: Path, b: Path) -> Comparison | Rejected:
         """Interleave two kernels over fresh pairs of workers. `speedup` is how many times as fast b is as a.
 
-        On a failure of either, the numbers are NaN and `verdict` and `reason` say why.
+        A failure of either is a `Rejected` whose reason names it.
         """
         for _ in range(_DOUBTS):
             reply = self._oracle.ask(wire.Compare(a=a.absolute(), b=b.absolute()))
             if not isinstance(reply, wire.Compared):
                 raise HarnessFault("the oracle gave no proper answer to `compare`")
             found = verdict.comparison(reply, self._rng)
-            if found.verdict != "suspect":
+            if isinstance(found, Comparison) or found.stage != "time":
                 break
         return found
 
@@ -156,7 +157,7 @@ class Harness:
         shutil.copyfile(artifact, copy)
         found = self.compare(artifact, copy)
         copy.unlink()
-        if found.verdict != "pass":
+        if isinstance(found, Rejected):
             raise TaskError(f"the kernel cannot be compared with itself: {found.reason}")
         return math.expm1(max(abs(math.log(found.low)), abs(math.log(found.high))))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
@@ -16,12 +16,30 @@ _PIECE = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
+class Exactness:
+    """How exact the baseline is on one output, and how large that output commonly is.
+
+    Attributes:
+        error: its largest relative norm error over several calls.
+        scale: the root mean square, over these calls, of the output's norm. An output whose terms happen to cancel is
+            measured by it: its own small norm would make a relative error of any size.
+    """
+
+    error: float
+    scale: float
+
+
+@dataclass(frozen=True, slots=True)
 class Judgement:
-    """Errors over all outputs of a call; None where they are not finite. `reason` is None when all is right."""
+    """Errors over all outputs of a call; None where they are not finite. `reason` is None when all is right.
+
+    `norms` holds the norm of the error and of the reference by output.
+    """
 
     reason: str | None
     max_abs_error: float | None
     relative_norm_error: float | None
+    norms: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -30,10 +48,6 @@ class _Sums:
     error: float = 0.0
     norm: float = 0.0
     first: int | None = None
-    masks: bool = True
-
-    def relative(self) -> float:
-        return math.sqrt(self.error / self.norm) if self.norm > 0.0 else math.inf if self.error > 0.0 else 0.0
 
 
 def judge(
@@ -41,7 +55,7 @@ def judge(
     outputs: Mapping[str, torch.Tensor],
     expected: Mapping[str, torch.Tensor],
     tolerance: Tolerance,
-    baseline_error: float | None,
+    baseline: Mapping[str, Exactness] | None,
 ) -> Judgement:
     """Compare a call's outputs with the reference's.
 
@@ -53,26 +67,42 @@ def judge(
         outputs: in the declared types.
         expected: floats in float64.
         tolerance: the bounds.
-        baseline_error: relative norm error of the baseline here; None leaves the norm unbounded.
+        baseline: how exact it is here, by output; None leaves the norm unbounded.
     """
     worst = relative = 0.0
     reason = None
+    norms = {}
     for tensor in case.tensors:
         if tensor.role == "in":
             continue
-        sums = _compare(outputs[tensor.name], expected[tensor.name], tolerance)
-        worst, relative = max(worst, sums.worst), max(relative, sums.relative())
-        if sums.first is not None and reason is None:
-            reason = _where(tensor, outputs[tensor.name], expected[tensor.name], sums.first, tolerance)
-        elif baseline_error is not None and reason is None and torch_dtype(tensor.dtype).is_floating_point:
-            eps = torch.finfo(torch_dtype(tensor.dtype)).eps
-            bound = max(tolerance.baseline_factor * baseline_error, tolerance.eps_factor * eps)
-            if sums.relative() > bound:
-                reason = (
-                    f"{tensor.name} is less exact than it may be: relative norm error {sums.relative():.3g}, "
-                    f"allowed {bound:.3g} (the baseline's is {baseline_error:.3g})"
-                )
-    return Judgement(reason, _finite(worst), _finite(relative))
+        name = tensor.name
+        sums = _compare(outputs[name], expected[name], tolerance)
+        norms[name] = math.sqrt(sums.error), math.sqrt(sums.norm)
+        known = baseline[name] if baseline is not None else None
+        error = relative_error(*norms[name], known.scale if known else 0.0)
+        worst, relative = max(worst, sums.worst), max(relative, error)
+        if reason is None and sums.first is not None:
+            reason = _where(tensor, outputs[name], expected[name], sums.first, tolerance)
+        elif reason is None and known is not None and torch_dtype(tensor.dtype).is_floating_point:
+            reason = _inexact(tensor, error, known, tolerance)
+    return Judgement(reason, _finite(worst), _finite(relative), norms)
+
+
+def relative_error(error: float, norm: float, scale: float) -> float:
+    """A norm of an error over the norm of what was expected, or over the common norm where that is larger."""
+    size = max(norm, scale)
+    return error / size if size > 0.0 else math.inf if error > 0.0 else 0.0
+
+
+def _inexact(tensor: Tensor, error: float, baseline: Exactness, tolerance: Tolerance) -> str | None:
+    eps = torch.finfo(torch_dtype(tensor.dtype)).eps
+    bound = max(tolerance.baseline_factor * baseline.error, tolerance.eps_factor * eps)
+    if error <= bound:
+        return None
+    return (
+        f"{tensor.name} is less exact than it may be: relative norm error {error:.3g}, "
+        f"allowed {bound:.3g} (the baseline's is {baseline.error:.3g})"
+    )
 
 
 def _compare(output: torch.Tensor, expected: torch.Tensor, tolerance: Tolerance) -> _Sums:

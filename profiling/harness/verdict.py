@@ -6,9 +6,10 @@ import math
 import random
 from collections.abc import Sequence
 
+from backends.types import Rejected
 from profiling.harness.statistics import bootstrap_interval, interquartile_range, median
 from profiling.harness.wire import Block, Compared, Evaluated, FrameTimes, Times
-from profiling.types import CaseCheck, Comparison, Evaluation, MeasureSettings, Timing, Verdict
+from profiling.types import CaseCheck, Comparison, Evaluation, MeasureSettings, Timing
 
 # How far the two clocks may be apart: a tenth of the time, and what waking a process may cost on a busy machine.
 _APART = 0.10
@@ -114,17 +115,17 @@ def _under_floor(timing: Timing, settings: MeasureSettings) -> str | None:
     return None
 
 
-def comparison(found: Compared, rng: random.Random) -> Comparison:
-    """Gain and interval of two kernels. On a failure every number is NaN: there is no gain to speak of."""
+def comparison(found: Compared, rng: random.Random) -> Comparison | Rejected:
+    """Gain and interval of two kernels; a wrong one is rejected at `verify`, doubtful clocks at `time`."""
     if found.failure is not None or found.empty is None:
-        return _no_comparison("fail", found.failure or "nothing was compared")
+        return Rejected("verify", found.failure or "nothing was compared")
     overhead = median([float(ns) for f in found.empty.frames for ns in f.own_ns])
     waking = median([float(f.outside_ns - sum(f.own_ns)) for f in found.empty.frames])
     blocks = [block for pair in found.pairs for block in pair]
     for name, frames in (("a", [f for x in blocks for f in x.a]), ("b", [f for x in blocks for f in x.b])):
         doubt = _frame_doubt(frames, waking)
         if doubt is not None:
-            return _no_comparison("suspect", f"{name}: {doubt}")
+            return Rejected("time", f"{name}: {doubt}")
     pairs = [_calm_blocks(pair) for pair in found.pairs]
     blocks = [block for pair in pairs for block in pair]
     ratios = [[math.log(_call_ns(x.a, overhead) / _call_ns(x.b, overhead)) for x in pair] for pair in pairs]
@@ -141,7 +142,6 @@ def comparison(found: Compared, rng: random.Random) -> Comparison:
         delta_low_ms=delta_low,
         delta_high_ms=delta_high,
         log_ratios=tuple(tuple(pair) for pair in ratios),
-        verdict="pass",
     )
 
 
@@ -165,8 +165,3 @@ def _call_ns(frames: tuple[FrameTimes, FrameTimes], overhead: float) -> float:
     """Nanoseconds of one call over both frames of a kernel's half of a block, never below one."""
     own = [ns for f in frames for ns in f.own_ns]
     return max(1.0, sum(own) / len(own) - overhead)
-
-
-def _no_comparison(verdict: Verdict, reason: str) -> Comparison:
-    nan = math.nan
-    return Comparison(nan, nan, nan, nan, nan, nan, nan, nan, (), verdict, reason)

@@ -11,7 +11,7 @@ import torch
 
 from profiling.harness.bench import Bench, Record, Rig
 from profiling.harness.inputs import CHECKED, Distribution, Draw
-from profiling.harness.judge import Judgement, judge
+from profiling.harness.judge import Exactness, Judgement, judge
 from profiling.harness.worker import CandidateFailure
 from profiling.types import Case, CaseCheck, TaskError
 
@@ -29,13 +29,13 @@ class Verifier:
 
     Attributes:
         rig: what it works with.
-        baseline_errors: relative norm error of the baseline by case and distribution.
+        baseline: how exact it is, by case and distribution, then by output.
         dropped: cases and distributions that the baseline itself fails: nothing else is asked to pass them.
         judge_s: what judging one timed call takes, as measured last.
     """
 
     rig: Rig
-    baseline_errors: dict[Key, float] = field(default_factory=dict)
+    baseline: dict[Key, dict[str, Exactness]] = field(default_factory=dict)
     dropped: set[Key] = field(default_factory=set)
     judge_s: float = 0.0
 
@@ -48,8 +48,15 @@ class Verifier:
     def verify(self, artifact: Path, case: Case, distributions: Sequence[Distribution] = CHECKED) -> list[CaseCheck]:
         """Run one call per distribution in one worker, then judge them; a crash ends the case."""
         wanted = [d for d in distributions if key(case, d) not in self.dropped]
+        records, failure = self.run(artifact, case, wanted)
+        checks = [_check(case, r.draw.distribution, self.judgement(case, r)) for r in records]
+        if failure is not None:
+            checks.append(CaseCheck(case.dims, wanted[len(records)], False, failure, None, None))
+        return checks
+
+    def run(self, artifact: Path, case: Case, wanted: Sequence[Distribution]) -> tuple[list[Record], str | None]:
+        """One call per entry of `wanted`, in one worker: those that came back, and why the next did not."""
         records: list[Record] = []
-        crash: CaseCheck | None = None
         maker = self.rig.inputs(case)
         try:
             with Bench(self.rig, artifact, case, slots=1) as bench:
@@ -57,9 +64,8 @@ class Verifier:
                     draw = Draw(self.rig.seed(), distribution)
                     records.extend(bench.frame([(draw, maker.make(draw))], ["a check"], cold=False).records)
         except CandidateFailure as error:
-            crash = CaseCheck(case.dims, wanted[len(records)], False, described(error), None, None)
-        checks = [_check(case, r.draw.distribution, self.judgement(case, r)) for r in records]
-        return [*checks, crash] if crash else checks
+            return records, described(error)
+        return records, None
 
     def judgement(self, case: Case, record: Record, expected: dict[str, torch.Tensor] | None = None) -> Judgement:
         """Judge one call. Without a reference there is nothing to find wrong.
@@ -74,7 +80,7 @@ class Verifier:
         start = time.perf_counter()
         if expected is None:
             expected = self.expected(case, record.draw)
-        bound = self.baseline_errors.get(key(case, record.draw.distribution))
+        bound = self.baseline.get(key(case, record.draw.distribution))
         result = judge(case, record.outputs, expected, self.rig.tolerance, bound)
         self.judge_s = time.perf_counter() - start
         return result

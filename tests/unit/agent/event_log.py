@@ -86,6 +86,8 @@ def opening(provider: str = "replay") -> list[Event]:
             backend="cpp",
             provider=provider,
             model="some-model",
+            suffix=".cpp",
+            noise=0.02,
         ),
         ev.SessionStarted(key="0", device_id=DEVICE.id, environment=ENVIRONMENT),
         ev.TaskChecked(
@@ -301,8 +303,8 @@ def compared(
 ) -> ev.Compared:
     """An interleaved A/B."""
     delta = times[0] - times[1]
-    comparison = Comparison(*interval, *times, delta, delta - 1, delta + 1, ((0.1,),), "pass")
-    return ev.Compared(key=key, iteration=iteration, a=a, b=b, comparison=comparison)
+    comparison = Comparison(*interval, *times, delta, delta - 1, delta + 1, ((0.1,),))
+    return ev.Compared(key=key, iteration=iteration, a=a, b=b, outcome=comparison)
 
 
 def planned(method: str, axis: str) -> PlannedMethod:

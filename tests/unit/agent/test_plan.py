@@ -11,12 +11,14 @@ import pytest
 from agent.plan import Plan, PlanRules, parse_plan, review_plan
 from memory.fingerprint import fingerprint
 from memory.types import Advice, Recall, Strategy
-from profiling.types import Metric, Profile
+from profiling.types import Axis, Metric, Profile
 from prompts.catalogue import load_catalogue
 
 CATALOGUE = load_catalogue()
-FMA = next(m for m in CATALOGUE.select("cpp", "x86_64", ("compute",)))
-MEMORY = next(m for m in CATALOGUE.select("cpp", "x86_64", ("memory",)))
+COMPUTE: tuple[Axis, ...] = ("compute",)
+MEMORY_AXIS: tuple[Axis, ...] = ("memory",)
+FMA = next(m for m in CATALOGUE.select("cpp", "x86_64", COMPUTE))
+MEMORY = next(m for m in CATALOGUE.select("cpp", "x86_64", MEMORY_AXIS))
 PROFILE = Profile(
     "cachegrind",
     "full",
@@ -102,7 +104,7 @@ def test_a_blocked_strategy_is_refused_by_its_fingerprint_alone() -> None:
 
 
 def test_a_skipped_priority_is_a_note_when_advisory_and_a_problem_when_strict() -> None:
-    ordered = CATALOGUE.select("cpp", "x86_64", ("compute",))
+    ordered = CATALOGUE.select("cpp", "x86_64", COMPUTE)
     last = ordered[-1]
     plan = plan_of(method(id=last.id))
     metrics = tuple(

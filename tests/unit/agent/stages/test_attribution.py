@@ -14,7 +14,7 @@ from profiling.types import Comparison, MethodPresence
 Presence = Literal["verified", "absent", "unavailable", "none"]
 
 
-def compared(speedup: float, width: float = 0.01, base_ms: float = 1.0, verdict: str = "pass") -> Comparison:
+def compared(speedup: float, width: float = 0.01, base_ms: float = 1.0) -> Comparison:
     """a runs at `speedup * base_ms`, b at `base_ms`."""
     low, high = speedup - width, speedup + width
     return Comparison(
@@ -27,14 +27,12 @@ def compared(speedup: float, width: float = 0.01, base_ms: float = 1.0, verdict:
         delta_low_ms=(low - 1) * base_ms,
         delta_high_ms=(high - 1) * base_ms,
         log_ratios=((0.0,),),
-        verdict="pass" if verdict == "pass" else "fail",
-        reason=None if verdict == "pass" else "C[3]: 1 is not 2",
     )
 
 
 def without(
     method: str,
-    comparison: Comparison | None,
+    comparison: Comparison | Rejected | None,
     code_differs: bool | None = True,
     rejected: Rejected | None = None,
 ) -> Ablation:
@@ -101,7 +99,7 @@ def test_a_switch_that_changes_no_machine_code_is_a_failed_implementation() -> N
 
 def test_an_ablation_that_does_not_build_or_is_wrong_says_nothing() -> None:
     broken = without("x.a", None, rejected=Rejected("build", "expected ';'"))
-    wrong = without("x.b", compared(1.5, verdict="fail"))
+    wrong = without("x.b", Rejected("verify", "a: C[3]: 1 is not 2"))
     found = classes({"x.a": ("verified", broken), "x.b": ("verified", wrong), "x.c": ("verified", None)}, compared(1.5))
     assert found == {"x.a": "unverified", "x.b": "unverified", "x.c": "unverified"}
 
