@@ -168,8 +168,8 @@ class Arena:
             for side, guard in self._guards(slot, place):
                 at = _first_difference(guard, kept[f"{side} {name}"])
                 if at is not None:
-                    where = f"{at + 1} bytes after the end" if side == "after" else f"{len(guard) - at} bytes before"
-                    return f"wrote out of bounds: {where} of {name}"
+                    where = f"{at + 1} bytes after the end of" if side == "after" else f"{len(guard) - at} bytes before"
+                    return f"wrote out of bounds: {where} {name}"
             if place.tensor.role == "in":
                 at = _first_difference(self._data(slot, place), kept[name])
                 if at is not None:

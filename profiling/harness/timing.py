@@ -23,8 +23,10 @@ _FRAME_NS = 400_000  # calls are put together until a frame is well above what w
 _BLOCK_NS = 1_000_000
 _ROUND_NS = 500_000
 _ROUNDS = 5
-_EMPTY_FRAMES = 30
-_MAX_SAMPLES = 1024
+_ROUND_CALLS = 64
+_EMPTY_FRAMES = 15
+_WARM_WALL = 4.0  # a warm-up of `warmup_ms` takes at most this many times as long by the wall clock
+_MAX_SAMPLES = 512
 _KEPT_BYTES = 1 << 30
 _MIN_BLOCKS = 5
 _MAX_BLOCKS = 60
@@ -64,7 +66,8 @@ class Timer:
                     call_ns = self._warm_up(calls)
                     if not frames:
                         per_frame = _calls_for(_FRAME_NS, call_ns, bench.slots)
-                        rounds = self._rounds(calls, call_ns)
+                        most = min(_ROUND_CALLS, bench.slots // 2)
+                        rounds = self._rounds(calls, _calls_for(_ROUND_NS, call_ns, most))
                     done = self._sample(calls, per_frame, frames, start)
             except CandidateFailure as error:
                 case = self.rig.problem.timed
@@ -77,24 +80,27 @@ class Timer:
                 return Times(frames=tuple(frames), rounds=rounds), empty, check
 
     def _warm_up(self, calls: _Calls) -> float:
-        """Nanoseconds of one call, after `warmup_ms` of calls whose inputs are never timed."""
-        bench = calls.bench
+        """Nanoseconds of one call, after `warmup_ms` of calls whose inputs are never timed.
+
+        Inputs are used again here, so a kernel that remembers them looks endlessly fast: the wall clock ends that.
+        """
+        end = time.monotonic() + _WARM_WALL * self.settings.warmup_ms / 1e3
         frame = calls.run(1, "warm-up call", cold=False, keep=False)
         spent = frame.own_ns
-        last = float(frame.own_ns)
-        while spent < self.settings.warmup_ms * 1e6:
-            count = _calls_for(_FRAME_NS, last, bench.slots)
-            frame = calls.run(count, "warm-up call", cold=False, keep=False)
-            for _ in range(_calls_for(self.settings.warmup_ms * 1e5, frame.own_ns, 1000)):
-                own, _ = bench.rerun(count, "warm-up calls")
-                last = own / count
-                spent += max(own, 1000)
-        return last
+        call_ns = float(spent)
+        count = _calls_for(_FRAME_NS, call_ns, calls.bench.slots)
+        if count > 1:
+            calls.run(count, "warm-up call", cold=False, keep=False)
+        while spent < self.settings.warmup_ms * 1e6 and time.monotonic() < end:
+            own, _ = calls.bench.rerun(count, "warm-up calls")
+            spent += own
+            call_ns = own / count
+        return call_ns
 
-    def _rounds(self, calls: _Calls, call_ns: float) -> tuple[Round, ...]:
+    def _rounds(self, calls: _Calls, n: int) -> tuple[Round, ...]:
+        """Unflushed frames of n and 2n calls; none where two calls do not fit."""
         if calls.bench.slots < 2:
             return ()
-        n = _calls_for(_ROUND_NS, call_ns, calls.bench.slots // 2)
         rounds = []
         for _ in range(_ROUNDS):
             one = calls.run(n, "batched call", cold=False)
@@ -123,19 +129,16 @@ class Timer:
                 return False
 
     def empty(self, per_frame: int, n: int) -> Times:
-        """An empty `solve` in frames of as many calls."""
+        """An empty `solve` in frames of as many calls, staged and flushed alike: a core that rested wakes later."""
         known = self._empty.get((per_frame, n))
         if known is not None:
             return known
-        frames, rounds = [], []
         with Bench(self.rig, self.rig.empty, self.rig.problem.timed) as bench:
-            for _ in range(_EMPTY_FRAMES):
-                own, outside = bench.rerun(per_frame, "empty calls")
-                frames.append(FrameTimes(own_ns=(own // per_frame,) * per_frame, outside_ns=outside))
-                if bench.slots > 1:
-                    one, two = bench.rerun(n, "empty calls"), bench.rerun(2 * n, "empty calls")
-                    rounds.append(Round(n=n, own_n=one[0], outside_n=one[1], own_2n=two[0], outside_2n=two[1]))
-        times = self._empty[per_frame, n] = Times(frames=tuple(frames), rounds=tuple(rounds))
+            calls = _Calls(bench, self.rig, [], 0)
+            cold = self.settings.l2 == "cold"
+            frames = [calls.run(per_frame, "empty call", cold=cold, keep=False) for _ in range(_EMPTY_FRAMES)]
+            rounds = self._rounds(calls, n)
+        times = self._empty[per_frame, n] = Times(frames=tuple(_times(f) for f in frames), rounds=rounds)
         return times
 
     def compare(self, a: Path, b: Path, rng: random.Random) -> Compared:
@@ -261,8 +264,9 @@ class _Calls:
 
 
 def _calls_for(target_ns: float, call_ns: float, most: int) -> int:
-    """How many calls make `target_ns`, from 1 to `most`."""
-    return max(1, min(most, math.ceil(target_ns / max(call_ns, 1.0))))
+    """How many calls make `target_ns`, from 1 to `most`; a power of two, so that few empty frames serve all kernels."""
+    wanted = math.ceil(target_ns / max(call_ns, 1.0))
+    return max(1, min(1 << (wanted - 1).bit_length(), 1 << most.bit_length() >> 1))
 
 
 def _times(frame: Frame) -> FrameTimes:

@@ -22,6 +22,7 @@ _START_S = 20.0
 _POLL_MS = 20
 _STOP_S = 5.0
 _STDERR_BYTES = 4096
+_OUTPUT_BYTES = 1 << 20  # the file-size limit in walls.cpp
 _PROCESS_CPU_CLOCK = 2  # see clock_getcpuclockid(3): the low bits of a clock id made from a process id
 _STILL = frozenset("TtZX")
 
@@ -153,6 +154,8 @@ class Worker:
             raise CandidateFailure(f"{reason} in {where}", self.evidence()) from error
         except protocol.BadFrame as error:
             raise CandidateFailure(f"sent {error} in {where}", self.evidence()) from error
+        if os.fstat(self._output).st_size >= _OUTPUT_BYTES:
+            raise CandidateFailure(f"printed more than {_OUTPUT_BYTES >> 20} MiB in {where}")
         bad = next((c.code for c in calls if c.code != 0), None)
         if bad is not None:
             raise CandidateFailure(f"solve returned {bad} in {where}", self.evidence())

@@ -1,0 +1,15 @@
+// Works on a copy of its input.
+#include <cstddef>
+#include <vector>
+static void multiply(const float* A, const float* B, float* C, int M, int N, int K) {
+    for (int i = 0; i < M; i++) {
+        for (int j = 0; j < N; j++) C[i * N + j] = 0;
+        for (int k = 0; k < K; k++)
+            for (int j = 0; j < N; j++) C[i * N + j] += A[i * K + k] * B[k * N + j];
+    }
+}
+
+extern "C" void solve(const float* A, const float* B, float* C, int M, int N, int K) {
+    std::vector<float> copy(A, A + size_t(M) * K);
+    multiply(copy.data(), B, C, M, N, K);
+}

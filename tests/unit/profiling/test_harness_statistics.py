@@ -1,0 +1,99 @@
+"""Numbers behind every claim: a wrong interval is a false speedup."""
+
+from __future__ import annotations
+
+import random
+
+from profiling.harness import verdict
+from profiling.harness.statistics import bootstrap_interval, interquartile_range, median, median_noise, settled
+from profiling.harness.wire import Block, Compared, FrameTimes, Round, Times
+from profiling.types import Comparison, MeasureSettings
+
+
+def test_quartiles_of_known_values() -> None:
+    assert interquartile_range([1.0, 2.0, 3.0, 4.0, 5.0]) == 2.0
+    assert interquartile_range([7.0]) == 0.0
+
+
+def test_noise_falls_with_the_root_of_the_count() -> None:
+    few = [1.0, 1.1] * 10
+    assert abs(median_noise(few) / median_noise(few * 4) - 2.0) < 0.2
+
+
+def test_sampling_goes_on_while_noise_is_high_and_falling() -> None:
+    rng = random.Random(1)
+    loud = [1.0 + rng.uniform(-0.5, 0.5) for _ in range(20)]
+    quiet = [1.0 + rng.uniform(-0.001, 0.001) for _ in range(20)]
+    assert settled(quiet)
+    assert not settled([*([0.2, 1.8] * 5), *[1.0 + 0.01 * rng.random() for _ in range(10)]])
+    assert median_noise(loud) > median_noise(quiet)
+
+
+def test_the_interval_covers_the_truth_about_as_often_as_it_says() -> None:
+    """An interval that is too narrow sells noise as a gain."""
+    rng = random.Random(3)
+    hits = 0
+    for _ in range(60):
+        groups = [[rng.gauss(0.0, 1.0) for _ in range(8)] for _ in range(3)]
+        low, high = bootstrap_interval(groups, rng)
+        hits += low <= 0.0 <= high
+    assert hits >= 50
+
+
+def test_the_interval_widens_when_workers_differ() -> None:
+    """Blocks of one worker agree with each other even when the worker is odd; only other workers show that."""
+    rng = random.Random(5)
+    same = [[0.1, 0.11, 0.09]] * 3
+    odd = [[0.1, 0.11, 0.09], [0.1, 0.11, 0.09], [0.4, 0.41, 0.39]]
+    low, high = bootstrap_interval(same, rng)
+    low_odd, high_odd = bootstrap_interval(odd, rng)
+    assert high_odd - low_odd > high - low
+
+
+def _frames(own: int, outside: int, count: int = 10) -> tuple[FrameTimes, ...]:
+    return tuple(FrameTimes(own_ns=(own,), outside_ns=outside) for _ in range(count))
+
+
+_EMPTY = Times(
+    frames=_frames(50, 20_000), rounds=(Round(n=1, own_n=50, outside_n=20_000, own_2n=100, outside_2n=20_060),)
+)
+
+
+def _rounds(own: int, outside: int) -> tuple[Round, ...]:
+    return (Round(n=1, own_n=own, outside_n=20_000 + outside, own_2n=2 * own, outside_2n=20_000 + 2 * outside),) * 3
+
+
+def test_clocks_that_agree_raise_no_doubt() -> None:
+    times = Times(frames=_frames(1_000_000, 1_025_000), rounds=_rounds(1_000_000, 1_003_000))
+    assert verdict.doubts(times, _EMPTY) is None
+
+
+def test_a_clock_that_shows_less_is_doubted_in_timed_and_in_batched_calls() -> None:
+    in_frames = Times(frames=_frames(500_000, 1_025_000), rounds=_rounds(1_000_000, 1_003_000))
+    in_rounds = Times(frames=_frames(1_000_000, 1_025_000), rounds=_rounds(500_000, 1_003_000))
+    assert "clocks disagree" in (verdict.doubts(in_frames, _EMPTY) or "")
+    assert "clocks disagree" in (verdict.doubts(in_rounds, _EMPTY) or "")
+
+
+def test_the_empty_solve_is_taken_off() -> None:
+    times = Times(frames=_frames(1_000_050, 1_025_000), rounds=_rounds(1_000_050, 1_003_060))
+    timing = verdict.timing_of(times, _EMPTY, MeasureSettings())
+    assert median(timing.samples_ms) == timing.median_ms == 1.0
+    assert timing.outside_ms == 1.003
+
+
+def test_blocks_disturbed_by_another_process_are_left_out() -> None:
+    """A neighbour that took the core in some blocks must not widen the interval or shift the gain."""
+
+    def block(a: int, b: int, waited: int = 0) -> Block:
+        first = FrameTimes(own_ns=(a,), outside_ns=a + 20_000, waited_ns=waited)
+        second = FrameTimes(own_ns=(b,), outside_ns=b + 20_000, waited_ns=0)
+        return Block(a=(first, first), b=(second, second))
+
+    calm = [block(2_000_050, 1_000_050)] * 4
+    pair = (*calm, block(9_000_050, 1_000_050, waited=7_000_000))
+    found = verdict.comparison(Compared(pairs=(pair, pair, pair), empty=_EMPTY, failure=None), random.Random(1))
+    assert isinstance(found, Comparison)
+    assert abs(found.speedup - 2.0) < 1e-9
+    assert abs(found.high - 2.0) < 1e-9
+    assert abs(found.delta_ms - 1.0) < 1e-9
