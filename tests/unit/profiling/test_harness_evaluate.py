@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -99,7 +100,7 @@ def test_a_comparison_says_which_of_the_two_is_wrong(lab: Lab) -> None:
     for a, b, who in ((lab.naive, wrong, "b"), (wrong, lab.naive, "a")):
         found = lab.harness.compare(a, b)
         assert isinstance(found, Rejected)
-        assert (found.stage, found.reason[:14]) == ("verify", f"{who}: timed call")
+        assert (found.stage, found.reason[:13]) == ("verify", f"{who}: timed call")
 
 
 def compared(lab: Lab, a: Path, b: Path) -> Comparison:
@@ -209,9 +210,46 @@ def test_nothing_runs_and_nothing_is_left_after_close(tmp_path: Path) -> None:
     assert list((tmp_path / "cache").glob("harness-*"))
     harness.close()
     assert not list((tmp_path / "cache").glob("harness-*"))
-    marker = str(tmp_path).encode()
-    running = [p for p in Path("/proc").iterdir() if p.name.isdigit() and marker in _command_line(p)]
-    assert running == []
+    assert _running(tmp_path, b"") == []
+
+
+def test_killing_the_controller_leaves_nothing_running(tmp_path: Path) -> None:
+    """Cron kills jobs: a kernel that hangs must not stay on the machine for ever."""
+    script = tmp_path / "controller.py"
+    script.write_text(
+        "from pathlib import Path\n"
+        "from tests.kernels import GEMM_HEAD, compile_kernel, gemm_problem\n"
+        "from profiling.harness.harness import Harness\n"
+        "from profiling.types import Limits, MeasureSettings\n"
+        f"folder = Path({str(tmp_path)!r})\n"
+        "hangs = compile_kernel(GEMM_HEAD + '{ for (volatile int i = 1; i;) {} }', folder, 'hangs')\n"
+        "harness = Harness(gemm_problem(folder), MeasureSettings(), Limits(call_s=600.0), folder / 'cache')\n"
+        "print('ready', flush=True)\n"
+        "harness.evaluate(hangs)\n"
+    )
+    root = Path(__file__).parents[3]
+    controller = subprocess.Popen(
+        [sys.executable, str(script)], cwd=root, env={**os.environ, "PYTHONPATH": str(root)}, stdout=subprocess.PIPE
+    )
+    assert controller.stdout is not None
+    with controller.stdout as output:
+        assert output.readline() == b"ready\n"
+    _wait_until(lambda: len(_running(tmp_path, b"--serve")) >= 3)
+    controller.kill()
+    controller.wait()
+    _wait_until(lambda: not _running(tmp_path, b"--serve"))
+
+
+def _wait_until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20.0
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def _running(folder: Path, what: bytes) -> list[bytes]:
+    lines = [_command_line(p) for p in Path("/proc").iterdir() if p.name.isdigit()]
+    return [line for line in lines if str(folder).encode() in line and what in line]
 
 
 def _command_line(process: Path) -> bytes:

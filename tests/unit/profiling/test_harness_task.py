@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+import torch
 
 from backends.types import Parameter, Signature
 from profiling.harness.harness import Harness
+from profiling.harness.reference import Reference
 from profiling.types import Case, Limits, MeasureSettings, Problem, Scalar, TaskCheck, TaskError, Tensor, Tolerance
 from tests.kernels import compile_kernel, integer, pointer
 
@@ -54,20 +56,28 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("task")
 
 
+def load(folder: Path, text: str) -> Reference:
+    path = folder / "ref.py"
+    path.write_text(text)
+    return Reference(path, lambda name, limit_s: None, 1.0)
+
+
 @pytest.mark.parametrize(
     "body",
     [
         "y.copy_(a * x)",
-        "y[:] = (a * x).numpy() if False else a * x",
+        "y[:] = a * x",
         "return a * x",
         "return (a * x,)",
         "return {'y': (a * x).numpy()}",
     ],
 )
 def test_a_reference_may_write_in_place_or_return(folder: Path, body: str) -> None:
-    found = check(folder, f"def reference(x, y, a, n):\n    {body}\n")
-    assert set(found.rejected) == {"zeros", "constant", "half", "input copy"}
-    assert found.reference_ms is not None
+    reference = load(folder, f"def reference(x, y, a, n):\n    {body}\n")
+    x = torch.arange(1000, dtype=torch.float32)
+    found = reference.compute(scale_case(1000), {"x": x})
+    assert found["y"].dtype == torch.float64
+    assert torch.equal(found["y"], 2.5 * x.double())
 
 
 def test_what_a_module_says_of_itself_is_used(folder: Path) -> None:
@@ -75,17 +85,17 @@ def test_what_a_module_says_of_itself_is_used(folder: Path) -> None:
     found = check(folder, text + "def flops(n):\n    return n\ndef bytes(n):\n    return 8 * n\n")
     assert found.tolerance is not None
     assert (found.tolerance.atol, found.tolerance.rtol, found.flops, found.bytes) == (1e-5, 1e-6, 1000.0, 8000.0)
+    assert set(found.rejected) == {"zeros", "constant", "half", "input copy"}
+    assert found.reference_ms is not None
 
 
 @pytest.mark.parametrize(
-    ("reference", "said"),
+    ("text", "said"),
     [
-        (
-            "def reference(x, y, a, n):\n    raise ValueError('no luck')\n",
-            r"ref.py: raised: ValueError: no luck \(line 2\)",
-        ),
+        ("def reference(x, y, a, n):\n    raise ValueError('no luck')\n", r"raised: ValueError: no luck \(line 2\)"),
         ("import nowhere\n", r"ref.py: cannot be imported: ModuleNotFoundError: No module named 'nowhere' \(line 1\)"),
         ("def reference(:\n", r"ref.py: cannot be imported: SyntaxError"),
+        ("raise SystemExit(0)\n", r"ref.py: cannot be imported: SystemExit: 0"),
         ("def ref(x): pass\n", r"ref.py: has no function reference"),
         ("def reference(x, y, a, n): pass\n", r"neither wrote nor returned y"),
         ("def reference(x, y, a, n): y[:9] = 1\n", r"left 991 of 1000 elements of y unwritten"),
@@ -93,18 +103,31 @@ def test_what_a_module_says_of_itself_is_used(folder: Path) -> None:
         ("def reference(x, y, a, n): return x, x\n", r"returned 2 values for 1 outputs \(y\)"),
         ("def reference(x, y, a, n): return {'z': x}\n", r"returned z; the outputs are y"),
         ("def reference(x, y, b): return x\n", r"wants b; the kernel's parameters are x, y, a, n"),
-        (
-            "import os\ndef reference(**k): os._exit(3)\n",
-            r"reference took its process down: it ended with status 3",
-        ),
         ("atol = 'small'\ndef reference(x, a): return a * x\n", r"atol is 'small', not a number"),
         ("def reference(x, a): return a * x\ndef flops(n): return None\n", r"flops\(\) returned None"),
-        ("def reference(x, a): return a * x\ndef inputs(seed, n): return {'x': [1]}\n", r"x has shape \[1\], the task"),
     ],
 )
-def test_an_unfit_reference_is_named_with_its_fault(folder: Path, reference: str, said: str) -> None:
+def test_an_unfit_reference_is_named_with_its_fault(folder: Path, text: str, said: str) -> None:
+    case = scale_case(1000)
+
+    def use() -> None:
+        reference = load(folder, text)
+        reference.tolerance()
+        reference.work("flops", case)
+        reference.compute(case, {"x": torch.ones(1000)})
+
     with pytest.raises(TaskError, match=said):
-        check(folder, reference)
+        use()
+
+
+def test_a_reference_that_ends_its_process_is_named(folder: Path) -> None:
+    with pytest.raises(TaskError, match="the reference took its process down: it ended with status 3"):
+        check(folder, "import os\ndef reference(**k): os._exit(3)\n")
+
+
+def test_inputs_of_the_wrong_size_are_named(folder: Path) -> None:
+    with pytest.raises(TaskError, match=r"x has shape \[1\], the task says \[1000\]"):
+        check(folder, "def reference(x, a): return a * x\ndef inputs(seed, n): return {'x': [1]}\n")
 
 
 def test_a_reference_that_hangs_ends_in_one_line(folder: Path) -> None:
