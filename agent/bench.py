@@ -8,15 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from agent.config import Config, load_config, parse_assignments, validate, with_overrides
-from agent.errors import ConfigError, HarnessBroken, UnfitEnvironment
+from agent.errors import ConfigError
+from agent.faults import as_exit_codes
 from agent.paths import cache_folder, find_config
 from agent.stages.branches import foreign_rejection, signature_rejection
 from agent.task import Task, limits, measure_settings, prepare_task, work_of
-from backends.types import Built, Rejected, ToolchainError
+from backends.types import Built, Rejected
 from profiling.ceilings import measure_ceilings
 from profiling.harness.harness import Harness
 from profiling.headroom import floor_ms
-from profiling.types import Comparison, Evaluation, HarnessFault, TaskCheck, TaskError
+from profiling.types import Comparison, Evaluation, TaskCheck
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,18 +67,12 @@ def bench_config(name: str, candidate: Path | None, overrides: Sequence[str]) ->
 def _bench(config: Config, candidate: Path | None) -> tuple[Task, Benched]:
     task = prepare_task(config)
     cache = cache_folder()
-    try:
+    with as_exit_codes():
         ceilings = measure_ceilings(cache / "ceilings", config.device.threads)
         suspect = floor_ms(work_of(task, None), ceilings, task.dtype, theoretical=True)
         settings = measure_settings(config, suspect)
         with Harness(task.problem, settings, limits(config), cache / "harness") as harness:
             return task, _measure(task, harness, cache / "builds", candidate)
-    except TaskError as error:
-        raise ConfigError(str(error)) from None
-    except ToolchainError as error:
-        raise UnfitEnvironment(str(error)) from None
-    except HarnessFault as fault:
-        raise HarnessBroken(f"the harness failed: {fault}") from fault
 
 
 def _measure(task: Task, harness: Harness, cache: Path, candidate: Path | None) -> Benched:

@@ -6,18 +6,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from profiling.harness.harness import Harness
-
 from agent.artefacts import plain, write_json, write_text
 from agent.config import load_config
-from agent.errors import ConfigError, HarnessBroken, UnfitEnvironment
+from agent.errors import ConfigError
+from agent.faults import as_exit_codes
 from agent.paths import cache_folder, find_config
 from agent.task import Task, limits, measure_settings, prepare_task
 from backends.registry import get_backend
-from backends.types import Rejected, ToolchainError
+from backends.types import Rejected
 from profiling.counters import counter_source
 from profiling.environment import inspect_environment, to_markdown
-from profiling.types import HarnessFault, TaskCheck, TaskError
+from profiling.harness.harness import Harness
+from profiling.types import TaskCheck
 
 
 def check(config: str | None, overrides: Sequence[str], output: Path) -> tuple[Mapping[str, Any], str]:
@@ -29,10 +29,8 @@ def check(config: str | None, overrides: Sequence[str], output: Path) -> tuple[M
     """
     task = None if config is None else prepare_task(load_config(find_config(config), overrides))
     found, layers = (None, {}) if task is None else _check_task(task)
-    try:
+    with as_exit_codes():
         tools = (task.backend if task else get_backend("cpp")).toolchain()
-    except ToolchainError as error:
-        raise UnfitEnvironment(str(error)) from None
     environment = inspect_environment(tools, counter_source(), layers)
     text = to_markdown(environment)
     write_json(output / "env.json", environment)
@@ -47,16 +45,10 @@ def _check_task(task: Task) -> tuple[TaskCheck, dict[str, bool]]:
     if task.problem.reference is None:
         raise ConfigError("task.reference: is missing; without a reference nothing can be checked")
     cache = cache_folder()
-    try:
+    with as_exit_codes():
         built = task.backend.build(task.baseline, task.spec, cache / "builds")
         if isinstance(built, Rejected):
             raise ConfigError(f"the baseline {task.baseline} does not build: {built.reason}")
         settings = measure_settings(task.config, None)
         with Harness(task.problem, settings, limits(task.config), cache / "harness") as harness:
             return harness.check_task(built.artifact), dict(harness.layers())
-    except TaskError as error:
-        raise ConfigError(str(error)) from None
-    except ToolchainError as error:
-        raise UnfitEnvironment(str(error)) from None
-    except HarnessFault as fault:
-        raise HarnessBroken(f"the harness failed: {fault}") from fault

@@ -10,6 +10,7 @@ from typing import Any
 
 from agent.config import Config
 from agent.errors import ConfigError
+from agent.faults import as_exit_codes
 from agent.journal import Journal
 from agent.llm.prices import Price, cost_usd, estimate_tokens, load_prices, price_for
 from agent.llm.types import Request, Usage
@@ -37,7 +38,7 @@ def dry_run(config: Config, progress: Progress) -> tuple[Mapping[str, Any], str]
     task = prepare_task(config)
     if config.task.reference is None:
         raise ConfigError("task.reference: a run needs one; without a reference nothing can be accepted")
-    with tempfile.TemporaryDirectory(prefix="roofclimb-dry-run-") as name:
+    with tempfile.TemporaryDirectory(prefix="roofclimb-dry-run-") as name, as_exit_codes():
         folder = Path(name)
         copy_inputs(config, task, folder)
         journal = Journal(folder)

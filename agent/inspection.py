@@ -10,12 +10,13 @@ from rich.console import Console
 from rich.table import Table
 
 from agent.artefacts import plain
-from agent.errors import ConfigError, UnfitEnvironment
+from agent.errors import ConfigError
+from agent.faults import as_exit_codes
 from agent.journal import read_events
 from agent.report.build import write_reports
 from agent.state import State, fold
 from backends.registry import detect, get_backend
-from backends.types import BuildSpec, Parameter, SourceError, ToolchainError
+from backends.types import BuildSpec, Parameter
 
 
 def inspect_kernel(kernel: Path) -> tuple[Mapping[str, Any], str]:
@@ -27,13 +28,9 @@ def inspect_kernel(kernel: Path) -> tuple[Mapping[str, Any], str]:
     """
     if not kernel.is_file():
         raise ConfigError(f"{kernel}: no such file")
-    try:
+    with as_exit_codes():
         name = detect(kernel)
         signature = get_backend(name).signature(kernel, BuildSpec(include=(kernel.parent.absolute(),)))
-    except SourceError as error:
-        raise ConfigError(str(error)) from None
-    except ToolchainError as error:
-        raise UnfitEnvironment(str(error)) from None
     parameters = [
         {"name": p.name, "type": p.type, "dtype": p.dtype, "pointer": p.pointer, "role": role_of(p)}
         for p in signature.parameters

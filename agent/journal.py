@@ -6,6 +6,7 @@ logged. A run killed at any instant is resumed by running the same loop over the
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import threading
@@ -59,14 +60,15 @@ class Journal:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         path = folder / "events.jsonl"
-        self._file: IO[bytes] = path.open("ab")
+        # Unbuffered: what could not be written must not come up again when the file is closed.
+        self._file: IO[bytes] = path.open("ab", buffering=0)
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             self._file.close()
             raise ConfigError(f"{folder}: another process is working on this run") from None
-        self.events, end = read_events(path)
-        self._file.truncate(end)
+        self.events, self._end = read_events(path)
+        self._file.truncate(self._end)
         self._index: dict[tuple[type[Event], str], AnyEvent] = {(type(e), e.key): e for e in self.events}
         self._before_s = self.events[-1].elapsed_s if self.events else 0.0
         self._started = time.monotonic()
@@ -112,14 +114,14 @@ class Journal:
         }
         event = event.model_copy(update=stamp)
         line = event.model_dump_json().encode() + b"\n"
-        start = self._file.tell()
         try:
-            self._file.write(line)
-            self._file.flush()
+            if self._file.write(line) != len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             os.fsync(self._file.fileno())
         except OSError as error:
-            self._file.truncate(start)
+            self._file.truncate(self._end)
             raise UnfitEnvironment(f"{self.folder}: cannot write ({error.strerror}); free space, then resume") from None
+        self._end += len(line)
         logged = cast(AnyEvent, event)
         self.events.append(logged)
         self._index[(type(event), event.key)] = logged

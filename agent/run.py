@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Literal, TypeVar
 from agent.asking import Asker
 from agent.budget import Budget
 from agent.config import SearchSection
-from agent.errors import HarnessBroken, Interrupted, UnfitEnvironment
+from agent.errors import Interrupted
 from agent.events import (
     AaMeasured,
     CeilingsMeasured,
@@ -28,12 +27,12 @@ from agent.events import (
 from agent.journal import Journal
 from agent.progress import Progress
 from agent.task import Task
-from backends.types import BuildSpec, Built, Rejected, ToolchainError
+from backends.types import BuildSpec, Built, Rejected
 from memory.store import Store
 from memory.types import Scope
 from profiling.device import DeviceFacts
 from profiling.harness.harness import Harness
-from profiling.types import Ceilings, Comparison, HarnessFault, Tolerance, Work
+from profiling.types import Ceilings, Comparison, Tolerance, Work
 from prompts.catalogue import Catalogue
 
 _E = TypeVar("_E", bound=Event)
@@ -185,12 +184,8 @@ class Run:
         self.journal.once(Noted, key, lambda: Noted(key=key, text=text))
 
     def build_all(self, sources: list[tuple[Path, BuildSpec]]) -> list[Built | Rejected]:
-        """Build in parallel, in order.
-
-        Raises:
-            UnfitEnvironment: the compiler is missing or broken.
-        """
-        with faults(), ThreadPoolExecutor(max_workers=max(1, self.device.usable_cores or 1)) as pool:
+        """Build in parallel, in order. Raises ToolchainError: the compiler is missing or broken."""
+        with ThreadPoolExecutor(max_workers=max(1, self.device.usable_cores or 1)) as pool:
             return list(pool.map(lambda s: self.task.backend.build(s[0], s[1], self.cache), sources))
 
     def compare(self, iteration: int, name: str, a: tuple[str, Built], b: tuple[str, Built]) -> Comparison | Rejected:
@@ -200,8 +195,7 @@ class Run:
         def measure() -> Compared:
             self.checkpoint()
             self.progress.activity(f"comparing {a[0]} with {b[0]}")
-            with faults():
-                outcome = self.harness.compare(a[1].artifact, b[1].artifact)
+            outcome = self.harness.compare(a[1].artifact, b[1].artifact)
             return Compared(key=key, iteration=iteration, a=a[0], b=b[0], outcome=outcome)
 
         return self.journal.once(Compared, key, measure).outcome
@@ -211,14 +205,3 @@ class Run:
         if not found:
             raise LookupError(f"no {kind.__name__} has been logged yet")
         return found[-1]
-
-
-@contextmanager
-def faults() -> Iterator[None]:
-    """A fault of the harness or the toolchain ends the run with its exit code."""
-    try:
-        yield
-    except HarnessFault as fault:
-        raise HarnessBroken(f"the harness failed: {fault}") from fault
-    except ToolchainError as error:
-        raise UnfitEnvironment(str(error)) from error

@@ -18,7 +18,6 @@ from agent.budget import Budget
 from agent.config import Config, LLMSection, dump_config, load_config
 from agent.errors import (
     ConfigError,
-    HarnessBroken,
     Interrupted,
     ModelUnusable,
     RoofclimbError,
@@ -26,6 +25,7 @@ from agent.errors import (
     WaitingForAnswer,
 )
 from agent.events import AnyEvent, CeilingsMeasured, Paused, RequestSent, RunEnded, RunStarted, SessionStarted
+from agent.faults import as_exit_codes
 from agent.journal import Journal, read_events
 from agent.llm.prices import load_prices, price_for
 from agent.llm.registry import check_settings, make_provider
@@ -37,7 +37,6 @@ from agent.report.build import write_reports
 from agent.run import Run
 from agent.state import State, StateFold, fold, write_state
 from agent.task import Task, limits, measure_settings, prepare_task, work_of
-from backends.types import ToolchainError
 from memory.scope import derive_family, shape_class
 from memory.store import Store, StoreError
 from memory.types import Scope
@@ -47,7 +46,7 @@ from profiling.device import DeviceFacts, cpu_facts
 from profiling.environment import inspect_environment, to_markdown
 from profiling.harness.harness import Harness
 from profiling.headroom import floor_ms
-from profiling.types import Ceilings, HarnessFault
+from profiling.types import Ceilings
 from prompts.catalogue import load_catalogue
 
 _PAUSES: dict[type[RoofclimbError], str] = {Interrupted: "interrupted", WaitingForAnswer: "waiting"}
@@ -97,12 +96,8 @@ def _go(folder: Path, progress: Progress) -> State:
         stopped = threading.Event()
         stack.enter_context(stop_on_signals(stopped))
         try:
-            with open_run(folder, journal, progress, stopped) as run:
+            with as_exit_codes(), open_run(folder, journal, progress, stopped) as run:
                 optimise(run)
-        except HarnessFault as fault:
-            error = HarnessBroken(f"the harness failed: {fault}")
-            _pause(folder, journal, error)
-            raise error from fault
         except RoofclimbError as error:
             _pause(folder, journal, error)
             raise
@@ -228,10 +223,7 @@ def check_llm(config: Config) -> None:
 
 def _ceilings(cache: Path, config: Config, progress: Progress) -> Ceilings:
     progress.activity("measuring what this machine can do")
-    try:
-        return measure_ceilings(cache / "ceilings", config.device.threads)
-    except ToolchainError as error:
-        raise UnfitEnvironment(str(error)) from None
+    return measure_ceilings(cache / "ceilings", config.device.threads)
 
 
 def _open_store(config: Config) -> Store:

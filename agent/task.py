@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agent.config import Config, TaskSection
-from agent.errors import ConfigError, UnfitEnvironment
+from agent.faults import as_exit_codes
 from backends.registry import detect, get_backend
-from backends.types import Backend, BuildSpec, Signature, SourceError, ToolchainError
+from backends.types import Backend, BuildSpec, Signature
 from profiling.binding import TensorRule, bind, convention_used, evaluate_expression
 from profiling.types import Case, Limits, MeasureSettings, Problem, TaskCheck, TaskError, Tolerance, Work
 
@@ -62,7 +62,7 @@ def prepare_task(config: Config, kernel: Path | None = None) -> Task:
     section = config.task
     baseline = kernel or section.baseline
     spec = build_spec(section)
-    try:
+    with as_exit_codes():
         name = detect(baseline) if section.backend == "auto" else section.backend
         backend = get_backend(name)
         signature = backend.signature(baseline, spec)
@@ -70,10 +70,6 @@ def prepare_task(config: Config, kernel: Path | None = None) -> Task:
         timed = bind(signature, section.dims, rules, section.scalars)
         checks = tuple(_check_case(signature, section, rules, extra) for extra in section.check_dims)
         _check_work(section)
-    except (SourceError, TaskError) as error:
-        raise ConfigError(str(error)) from None
-    except ToolchainError as error:
-        raise UnfitEnvironment(str(error)) from None
     note = convention_used(signature, section.dims, rules)
     problem = Problem(section.name, signature, timed, checks, section.reference, _tolerance(section))
     return Task(config, backend, baseline, signature, problem, spec, (note,) if note else ())

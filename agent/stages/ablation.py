@@ -10,7 +10,7 @@ from agent.events import AblationBuilt, MachineCodeChecked
 from agent.llm.types import Request, Step
 from agent.paths import iteration_folder
 from agent.plan import Plan
-from agent.run import Kernel, Run, faults
+from agent.run import Kernel, Run
 from agent.stages.branches import read_kernel, signature_rejection
 from agent.stages.evidence import disassemble
 from agent.stages.wording import ablation_prompt, system_prompt
@@ -159,6 +159,5 @@ def _built_event(
 
 
 def _differs(run: Run, built: Built, champion: Kernel) -> bool | None:
-    with faults():
-        mine, its = run.task.backend.disassemble(built), disassemble(run, champion)
+    mine, its = run.task.backend.disassemble(built), disassemble(run, champion)
     return None if mine is None or its is None else not same_code(mine, its)

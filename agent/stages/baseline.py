@@ -5,17 +5,17 @@ from __future__ import annotations
 from agent.artefacts import write_json
 from agent.errors import ConfigError
 from agent.events import AaMeasured, Evaluated, TaskChecked
-from agent.run import Kernel, Run, faults
+from agent.run import Kernel, Run
 from agent.task import work_of
 from backends.types import Built, Rejected
-from profiling.types import Evaluation, TaskError
+from profiling.types import Evaluation
 
 
 def measure_baseline(run: Run) -> Kernel:
     """Build, check and time the baseline, and find the smallest gain that can be claimed here.
 
     Raises:
-        ConfigError: the baseline does not build, crashes, hangs or is wrong, or the task itself is unfit.
+        ConfigError, TaskError: the baseline does not build, crashes, hangs or is wrong, or the task itself is unfit.
     """
     built = _build(run)
     _check_task(run, built)
@@ -38,11 +38,7 @@ def _build(run: Run) -> Built:
 def _check_task(run: Run, built: Built) -> None:
     def check() -> TaskChecked:
         run.progress.activity("testing the task: reference, tolerance, extra shapes")
-        try:
-            with faults():
-                found = run.harness.check_task(built.artifact)
-        except TaskError as error:
-            raise ConfigError(str(error)) from None
+        found = run.harness.check_task(built.artifact)
         notes = [
             f"extra shape {dict(dims)} left out: the baseline fails it ({why})" for dims, why in found.dropped_checks
         ]
@@ -56,8 +52,7 @@ def _check_task(run: Run, built: Built) -> None:
 def _evaluate(run: Run, built: Built) -> Evaluation:
     def evaluate() -> Evaluated:
         run.progress.activity("measuring the baseline")
-        with faults():
-            outcome = run.harness.evaluate(built.artifact)
+        outcome = run.harness.evaluate(built.artifact)
         if outcome.verdict != "pass":
             raise ConfigError(f"the baseline is not usable ({outcome.verdict}): {outcome.reason}")
         return Evaluated(
@@ -71,5 +66,4 @@ def _evaluate(run: Run, built: Built) -> Evaluation:
 
 def _measure_aa(run: Run, built: Built) -> AaMeasured:
     run.progress.activity("measuring the noise: the baseline against itself")
-    with faults():
-        return AaMeasured(key=run.key(0, "aa"), spread=run.harness.aa_spread(built.artifact))
+    return AaMeasured(key=run.key(0, "aa"), spread=run.harness.aa_spread(built.artifact))

@@ -11,7 +11,7 @@ from agent.llm.parse import Unreadable, extract_code
 from agent.llm.types import LLMError, Reply, Request, Step
 from agent.paths import iteration_folder
 from agent.plan import Plan
-from agent.run import Kernel, Run, faults
+from agent.run import Kernel, Run
 from agent.stages.wording import branch_prefix, branch_prompt, repair_prompt, system_prompt
 from agent.task import Task
 from backends.dependencies import foreign_libraries
@@ -195,8 +195,7 @@ def _outcome(run: Run, source: Path, built: Built | Rejected) -> Evaluation | Re
     rejected = foreign_rejection(built, run.task.config.task.allow.libraries)
     if rejected is not None:
         return rejected
-    with faults():
-        return run.harness.evaluate(built.artifact)
+    return run.harness.evaluate(built.artifact)
 
 
 def _failure(run: Run, iteration: int, branch: BranchWritten) -> Rejected:

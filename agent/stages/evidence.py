@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 from agent.artefacts import plain, write_json
 from agent.events import Evaluated, Profiled, Recalled, RooflineRecorded
 from agent.paths import iteration_folder
-from agent.run import Kernel, Run, StopRun, faults
+from agent.run import Kernel, Run, StopRun
 from backends.types import Listing
 from memory.recall import recall
 from memory.types import Recall
@@ -71,17 +71,16 @@ def profile_kernel(run: Run, kernel: Kernel) -> Profiled:
         listing = disassemble(run, kernel)
         mix = instruction_mix(listing) if listing is not None else {}
         numbers = {name: value for name, value in mix.items() if not isinstance(value, str)}
-        with faults():
-            profile = profile_cpu(
-                run.harness.solo_command(kernel.built.artifact),
-                run.harness.empty_command(),
-                time_ms=kernel.median_ms,
-                work=run.work,
-                ceilings=run.ceilings,
-                mix=numbers or None,
-                dtype=run.task.dtype,
-                timeout_s=_PROFILE_TIMEOUT_S,
-            )
+        profile = profile_cpu(
+            run.harness.solo_command(kernel.built.artifact),
+            run.harness.empty_command(),
+            time_ms=kernel.median_ms,
+            work=run.work,
+            ceilings=run.ceilings,
+            mix=numbers or None,
+            dtype=run.task.dtype,
+            timeout_s=_PROFILE_TIMEOUT_S,
+        )
         return Profiled(key=key, profile=profile, mix=mix)
 
     return run.journal.once(Profiled, key, measure)
@@ -89,8 +88,7 @@ def profile_kernel(run: Run, kernel: Kernel) -> Profiled:
 
 def disassemble(run: Run, kernel: Kernel) -> Listing | None:
     """The kernel's machine code, None without a disassembler."""
-    with faults():
-        return run.task.backend.disassemble(kernel.built)
+    return run.task.backend.disassemble(kernel.built)
 
 
 def on_this_device(run: Run, kernel: Kernel) -> Kernel:
@@ -101,8 +99,7 @@ def on_this_device(run: Run, kernel: Kernel) -> Kernel:
 
     def measure() -> Evaluated:
         run.progress.activity(f"measuring {kernel.label} on this device")
-        with faults():
-            outcome = run.harness.evaluate(kernel.built.artifact)
+        outcome = run.harness.evaluate(kernel.built.artifact)
         return Evaluated(key=key, iteration=0, branch="best", build_s=None, outcome=outcome)
 
     outcome = run.journal.once(Evaluated, key, measure).outcome

@@ -1,0 +1,87 @@
+"""Swapping the provider is one line of config: the same run through each real SDK, against a server on the loopback."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.loop.scenario import fenced, kernel, plan, replay_task, roofclimb, state_of, write_task
+from tests.loopback import Asked, Fault, Loopback
+
+KEY = "sk-only-for-the-loopback"
+
+
+def answer(asked: Asked) -> str | Fault:
+    """A model that reads its prompt: it quotes a metric of the table, and writes the branch it is asked for."""
+    if "# Your answer: the plan" in asked.user:
+        rows = [line.split("|") for line in asked.user.splitlines() if re.match(r"\| (compute|memory|latency) ", line)]
+        quote = f'"{rows[0][2].strip()}", "value": {rows[0][3].strip()}'
+        return plan(2).replace('"l1_miss_rate", "value": 0.5', quote)
+    return fenced(kernel(4 if "branch b1" in asked.user else 2))
+
+
+@pytest.mark.parametrize(
+    ("provider", "variable"),
+    [("anthropic", "ANTHROPIC_API_KEY"), ("openai", "OPENAI_API_KEY"), ("openai-compatible", "LOOPBACK_KEY")],
+)
+def test_a_whole_run_through_the_real_sdk(tmp_path: Path, provider: str, variable: str) -> None:
+    with Loopback(answer) as server:
+        url = server.base_url if provider == "anthropic" else server.v1_url
+        llm = {"provider": provider, "model": "claude-sonnet-4-5", "base_url": url, "api_key_env": variable}
+        llm["record"] = "recorded"
+        config = write_task(tmp_path, llm)
+        done = roofclimb("run", "--config", str(config), "--json", cwd=tmp_path, env={variable: KEY})
+        assert done.returncode == 0, done.stderr
+        assert len(server.asked) == 3
+    state = state_of(tmp_path)
+    assert state.status == "finished"
+    assert state.speedup is not None
+    assert state.speedup > 1.5
+    assert state.cost.calls == 3
+    assert state.cost.tokens["output"] > 0
+    left = [p for p in tmp_path.rglob("*") if p.is_file() and KEY.encode() in p.read_bytes()]
+    assert left == []
+    assert KEY not in done.stdout + done.stderr
+
+    # What was recorded plays back without a network and without a key.
+    again = roofclimb(
+        "run", "--config", "task.yaml", "--set", "llm={provider: replay, answers: recorded}", "--json", cwd=tmp_path
+    )
+    assert again.returncode == 0, again.stderr
+    assert json.loads(again.stdout)["speedup"] > 1.5
+
+
+def test_a_model_that_refuses_the_key_ends_the_run_with_4_and_a_line_that_helps(tmp_path: Path) -> None:
+    denied = Fault("status", status=401, error={"type": "authentication_error", "message": "invalid x-api-key"})
+    with Loopback(lambda asked: denied) as server:
+        llm = {"provider": "anthropic", "model": "claude-sonnet-4-5", "base_url": server.base_url}
+        config = write_task(tmp_path, llm)
+        done = roofclimb("run", "--config", str(config), cwd=tmp_path, env={"ANTHROPIC_API_KEY": KEY})
+        assert len(server.asked) == 1
+    assert done.returncode == 4
+    assert "Traceback" not in done.stderr
+    assert KEY not in done.stderr
+    assert state_of(tmp_path).status == "failed"
+    assert roofclimb("report", "runs/latest", cwd=tmp_path).returncode == 0
+
+
+def test_heavy_modules_stay_out_of_the_controller(tmp_path: Path) -> None:
+    answers = {"iter1-plan-0": plan(1), "iter1-branch-b0-0": fenced(kernel(2))}
+    config = replay_task(tmp_path, answers, branches=1)
+    script = (
+        "import sys\nfrom agent.cli import main\n"
+        f"main(['run', '--config', {str(config)!r}], standalone_mode=False)\n"
+        "heavy = ('torch', 'triton', 'numpy', 'anthropic', 'openai', 'httpx2')\n"
+        "print('LOADED', [m for m in heavy if m in sys.modules])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, env=dict(os.environ), check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "LOADED []" in done.stdout
