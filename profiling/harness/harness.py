@@ -36,6 +36,12 @@ from profiling.types import (
 
 _START_S = 120.0
 _DOUBTS = 3  # a kernel is `suspect` when this many measurements in a row are
+_ORACLE_ENVIRONMENT = {
+    "OMP_WAIT_POLICY": "passive",  # threads that wait for work must not run beside a worker
+    # Tensors come and go all the time: memory that is given back to the system costs page faults again.
+    "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
+    "MALLOC_TRIM_THRESHOLD_": str(1 << 30),
+}
 _ROOT = Path(__file__).parents[2]
 
 
@@ -196,7 +202,7 @@ class _OracleProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=clean_environment({"PYTHONPATH": str(_ROOT), "OMP_WAIT_POLICY": "passive"}),
+            env=clean_environment({"PYTHONPATH": str(_ROOT), **_ORACLE_ENVIRONMENT}),
             start_new_session=True,
         )
         self._lines: queue.Queue[bytes] = queue.Queue()
