@@ -88,10 +88,11 @@ class CeilingsMeasured(Event):
 
 
 class AaMeasured(Event):
-    """A/A spread: the smallest gain that can be claimed on this machine today."""
+    """A/A spread: the smallest gain that can be claimed on this machine today, found with a kernel of `median_ms`."""
 
     type: Literal["aa_measured"] = "aa_measured"
     spread: float
+    median_ms: float
 
 
 class Evaluated(Event):

@@ -10,7 +10,7 @@ from agent.events import Attributed, IterationEnded, IterationStatus, StopReason
 from agent.run import Kernel, Run, StopRun
 from agent.stages.ablation import ablate, check_machine_code
 from agent.stages.attribution import attribute
-from agent.stages.baseline import measure_baseline
+from agent.stages.baseline import measure_baseline, measure_noise
 from agent.stages.branches import evaluate_branches, repair_branches, write_branches
 from agent.stages.champion import challenge
 from agent.stages.evidence import gather, on_this_device, profile_kernel
@@ -40,6 +40,7 @@ def iterate(run: Run, iteration: int, best: Kernel) -> None:
     """One iteration; `run.best` is the champion after it, if that was accepted."""
     run.checkpoint()
     best = on_this_device(run, best)
+    measure_noise(run, iteration, best)
     evidence = gather(run, iteration, best)
     plan = make_plan(run, iteration, best, evidence)
     if plan is None:

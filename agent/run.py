@@ -164,6 +164,10 @@ class Run:
         ended = self.journal.find(IterationEnded, f"iter{iteration}")
         return self.epoch if ended is None else self._epoch_before(ended.seq)
 
+    def epoch_of_event(self, event: Event) -> int:
+        """The epoch in which an event was logged."""
+        return self._epoch_before(event.seq)
+
     def _epoch_before(self, seq: int) -> int:
         devices = [e.device_id for e in self.journal.all(SessionStarted) if e.seq < seq]
         return sum(a != b for a, b in pairwise(devices))

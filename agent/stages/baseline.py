@@ -22,9 +22,24 @@ def measure_baseline(run: Run) -> Kernel:
     evaluation = _evaluate(run, built)
     assert evaluation.timing is not None
     write_json(run.folder / "baseline" / "bench.json", evaluation)
-    run.journal.once(AaMeasured, run.key(0, "aa"), lambda: _measure_aa(run, built))
     source = run.task.baseline.read_text()
-    return Kernel("baseline", source, built, evaluation.timing.median_ms, run.epoch)
+    kernel = Kernel("baseline", source, built, evaluation.timing.median_ms, run.epoch)
+    measure_noise(run, 0, kernel)
+    return kernel
+
+
+def measure_noise(run: Run, iteration: int, kernel: Kernel) -> None:
+    """The A/A spread, at the start and again whenever the best time has halved: short kernels are noisier."""
+    measured = [e for e in run.journal.all(AaMeasured) if run.epoch_of_event(e) == kernel.epoch]
+    if measured and kernel.median_ms > measured[-1].median_ms / 2:
+        return
+
+    def measure() -> AaMeasured:
+        run.progress.activity(f"measuring the noise: {kernel.label} against itself")
+        spread = run.harness.aa_spread(kernel.built.artifact)
+        return AaMeasured(key=run.key(iteration, "aa"), spread=spread, median_ms=kernel.median_ms)
+
+    run.journal.once(AaMeasured, run.key(iteration, "aa"), measure)
 
 
 def _build(run: Run) -> Built:
@@ -62,8 +77,3 @@ def _evaluate(run: Run, built: Built) -> Evaluation:
     outcome = run.journal.once(Evaluated, run.key(0, "baseline"), evaluate).outcome
     assert isinstance(outcome, Evaluation)
     return outcome
-
-
-def _measure_aa(run: Run, built: Built) -> AaMeasured:
-    run.progress.activity("measuring the noise: the baseline against itself")
-    return AaMeasured(key=run.key(0, "aa"), spread=run.harness.aa_spread(built.artifact))

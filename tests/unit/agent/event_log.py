@@ -117,7 +117,7 @@ def opening(provider: str = "replay") -> list[Event]:
             suspect_ms=12.5,
         ),
         evaluated("baseline", 0, "baseline", 800.0),
-        ev.AaMeasured(key="0", spread=0.013),
+        ev.AaMeasured(key="0", spread=0.013, median_ms=1000.0),
     ]
 
 

@@ -17,7 +17,7 @@ def test_a_step_is_done_once_and_its_result_survives_the_process(tmp_path: Path)
 
     def measure() -> AaMeasured:
         done.append(1)
-        return AaMeasured(key="aa", spread=0.01)
+        return AaMeasured(key="aa", spread=0.01, median_ms=1.0)
 
     for _ in range(2):
         journal = Journal(tmp_path)
