@@ -12,9 +12,10 @@ from agent.errors import ConfigError
 from agent.faults import as_exit_codes
 from agent.paths import cache_folder, find_config
 from agent.stages.branches import foreign_rejection, signature_rejection
-from agent.task import Task, limits, measure_settings, prepare_task, work_of
+from agent.task import Task, limits, measure_settings, prepare_task, require_fit, work_of
 from backends.types import Built, Rejected
 from profiling.ceilings import measure_ceilings
+from profiling.device import cpu_facts
 from profiling.harness.harness import Harness
 from profiling.headroom import floor_ms
 from profiling.types import Comparison, Evaluation, TaskCheck
@@ -68,6 +69,7 @@ def _bench(config: Config, candidate: Path | None) -> tuple[Task, Benched]:
     task = prepare_task(config)
     cache = cache_folder()
     with as_exit_codes():
+        require_fit(task, cpu_facts())
         ceilings = measure_ceilings(cache / "ceilings", config.device.threads)
         suspect = floor_ms(work_of(task, None), ceilings, task.dtype, theoretical=True)
         settings = measure_settings(config, suspect)

@@ -11,10 +11,11 @@ from agent.config import load_config
 from agent.errors import ConfigError
 from agent.faults import as_exit_codes
 from agent.paths import cache_folder, find_config
-from agent.task import Task, limits, measure_settings, prepare_task
+from agent.task import Task, limits, measure_settings, prepare_task, require_fit
 from backends.registry import get_backend
 from backends.types import Rejected
 from profiling.counters import counter_source
+from profiling.device import cpu_facts
 from profiling.environment import inspect_environment, to_markdown
 from profiling.harness.harness import Harness
 from profiling.types import TaskCheck
@@ -46,6 +47,7 @@ def _check_task(task: Task) -> tuple[TaskCheck, dict[str, bool]]:
         raise ConfigError("task.reference: is missing; without a reference nothing can be checked")
     cache = cache_folder()
     with as_exit_codes():
+        require_fit(task, cpu_facts())
         built = task.backend.build(task.baseline, task.spec, cache / "builds")
         if isinstance(built, Rejected):
             raise ConfigError(f"the baseline {task.baseline} does not build: {built.reason}")

@@ -38,6 +38,8 @@ def _command(function: Callable[P, Result]) -> Callable[..., None]:
             if debug:
                 traceback.print_exc()
             _fail(str(error), error.exit_code, as_json)
+        except KeyboardInterrupt:
+            _fail("interrupted", 130, as_json)
         except Exception as error:  # anything unexpected is a bug: one line, and the traceback on request
             if debug:
                 raise

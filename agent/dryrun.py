@@ -34,7 +34,7 @@ def dry_run(config: Config, progress: Progress) -> tuple[Mapping[str, Any], str]
         RoofclimbError: as `run` would, up to the first request.
         StopRun: the baseline is near peak already.
     """
-    check_llm(config)
+    check_llm(config, asks=False)
     task = prepare_task(config)
     if config.task.reference is None:
         raise ConfigError("task.reference: a run needs one; without a reference nothing can be accepted")

@@ -28,7 +28,7 @@ from agent.events import AnyEvent, CeilingsMeasured, Paused, RequestSent, RunEnd
 from agent.faults import as_exit_codes
 from agent.journal import Journal, read_events
 from agent.llm.prices import load_prices, price_for
-from agent.llm.registry import check_settings, make_provider
+from agent.llm.registry import check_key, check_settings, make_provider
 from agent.llm.types import LLMSettings, Provider
 from agent.loop import optimise
 from agent.paths import cache_folder, new_run_folder, remove_run_folder
@@ -36,7 +36,7 @@ from agent.progress import Progress
 from agent.report.build import write_reports
 from agent.run import Run
 from agent.state import State, StateFold, fold, write_state
-from agent.task import Task, limits, measure_settings, prepare_task, work_of
+from agent.task import Task, limits, measure_settings, prepare_task, require_fit, work_of
 from memory.scope import derive_family, shape_class
 from memory.store import Store, StoreError
 from memory.types import Scope
@@ -114,6 +114,7 @@ def open_run(folder: Path, journal: Journal, progress: Progress, stopped: thread
     cache = cache_folder()
     with ExitStack() as stack:
         device = cpu_facts()
+        require_fit(task, device)
         ceilings = _ceilings(cache, config, progress)
         work = work_of(task, None)
         suspect = floor_ms(work, ceilings, task.dtype, theoretical=True)
@@ -202,16 +203,18 @@ def _provider(config: Config) -> Provider:
         raise ConfigError(str(error)) from None
 
 
-def check_llm(config: Config) -> None:
-    """Refuse a model section that cannot work, before anything is measured."""
+def check_llm(config: Config, *, asks: bool = True) -> None:
+    """Refuse a model section that cannot work, before anything is measured. A run that asks nothing needs no key."""
     if config.llm is None:
         raise ConfigError(
             "llm: is required for a run; name a provider (anthropic, openai, openai-compatible, replay, file)"
         )
     settings = llm_settings(config.llm)
     problem = check_settings(settings)
-    if problem is not None:
-        raise (ModelUnusable if "key" in problem else ConfigError)(problem)
+    if problem is not None and problem != check_key(settings):
+        raise ConfigError(problem)
+    if problem is not None and asks:
+        raise ModelUnusable(problem)
     if config.budget.usd is not None and settings.provider not in ("replay", "file"):
         table = load_prices(settings.prices)
         if price_for(settings.provider, settings.model, table) is None:

@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agent.config import Config, TaskSection
+from agent.errors import UnfitEnvironment
 from agent.faults import as_exit_codes
 from backends.registry import detect, get_backend
 from backends.types import Backend, BuildSpec, Signature
 from profiling.binding import TensorRule, bind, convention_used, evaluate_expression
+from profiling.device import DeviceFacts
 from profiling.types import Case, Limits, MeasureSettings, Problem, TaskCheck, TaskError, Tolerance, Work
 
 # How far a candidate's relative norm error may exceed the baseline's, by the arithmetic that the task allows.
@@ -73,6 +75,20 @@ def prepare_task(config: Config, kernel: Path | None = None) -> Task:
     note = convention_used(signature, section.dims, rules)
     problem = Problem(section.name, signature, timed, checks, section.reference, _tolerance(section))
     return Task(config, backend, baseline, signature, problem, spec, (note,) if note else ())
+
+
+def require_fit(task: Task, device: DeviceFacts) -> None:
+    """The kernels of the task can run on this CPU.
+
+    Raises:
+        UnfitEnvironment: it lacks an instruction set that they are built for.
+    """
+    missing = [feature for feature in task.backend.needs_features if feature not in device.features]
+    if missing:
+        raise UnfitEnvironment(
+            f"this CPU ({device.name}) lacks {', '.join(missing)}, which {task.backend.name} kernels are built for; "
+            "use a machine that has them"
+        )
 
 
 def build_spec(section: TaskSection) -> BuildSpec:

@@ -32,6 +32,8 @@ ARTIFACT = "kernel.so"
 _X86 = platform.machine().lower() in {"x86_64", "amd64"}
 # Fixed rather than `native`, so that a recorded kernel means the same on every machine that can run it.
 _TARGET = ("-march=x86-64-v3",) if _X86 else ()
+# What tells an x86-64-v3 CPU from older ones, as /proc/cpuinfo spells it.
+_NEEDS = ("avx2", "bmi2", "f16c", "fma") if _X86 else ()
 # Contraction is what g++ does by default and clang++ does not. Without `no-semantic-interposition`, -fPIC forbids
 # inlining any function of the kernel that is not static.
 _COMPILE = ("-O3", *_TARGET, "-ffp-contract=fast", "-fPIC", "-fno-semantic-interposition", "-pthread")
@@ -68,6 +70,7 @@ class CppBackend:
 
     name: str = "cpp"
     suffix: str = ".cpp"
+    needs_features: tuple[str, ...] = _NEEDS
     compile_line: str = f"g++ {' '.join(_COMPILE)} -shared"
 
     def toolchain(self) -> Mapping[str, str]:

@@ -152,6 +152,8 @@ class Backend(Protocol):
     suffix: str
     compile_line: str
     """Compiler and its fixed flags, as prompts show them."""
+    needs_features: tuple[str, ...]
+    """CPU features, by the names of `/proc/cpuinfo`, without which its kernels cannot run here."""
 
     def toolchain(self) -> Mapping[str, str]:
         """Tool names to version lines of what this backend uses. Raises ToolchainError: what is missing, what to do."""

@@ -82,7 +82,7 @@ def check_settings(settings: LLMSettings, environ: Mapping[str, str] = os.enviro
     if not settings.model:
         return f"llm.model is missing: provider {name} needs the id of a model"
     return (
-        _check_base_url(settings, environ) or _check_proxy() or _check_key(settings, environ) or _check_prices(settings)
+        _check_base_url(settings, environ) or _check_proxy() or check_key(settings, environ) or _check_prices(settings)
     )
 
 
@@ -121,7 +121,10 @@ def _check_proxy() -> str | None:
     return None
 
 
-def _check_key(settings: LLMSettings, environ: Mapping[str, str]) -> str | None:
+def check_key(settings: LLMSettings, environ: Mapping[str, str] = os.environ) -> str | None:
+    """What is wrong with the key alone, in the words of `check_settings`; None when it will do or none is needed."""
+    if settings.provider in LOCAL:
+        return None
     try:
         read_key(settings, environ)
     except KeyProblem as problem:

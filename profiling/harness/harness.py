@@ -37,6 +37,7 @@ from profiling.types import (
 _START_S = 120.0
 _DOUBTS = 3  # a kernel is `suspect` when this many measurements in a row are
 _ORACLE_ENVIRONMENT = {
+    "PYTHONDONTWRITEBYTECODE": "1",  # a reference may lie in a run folder
     "OMP_WAIT_POLICY": "passive",  # threads that wait for work must not run beside a worker
     # Tensors come and go all the time: memory that is given back to the system costs page faults again.
     "MALLOC_MMAP_THRESHOLD_": str(32 << 20),

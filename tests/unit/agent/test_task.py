@@ -1,0 +1,65 @@
+"""From a config to a bound problem: what a run rests on before anything is built."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agent.config import Config, load_config
+from agent.errors import ConfigError, UnfitEnvironment
+from agent.task import one_pass_bytes, prepare_task, require_fit, work_of
+from profiling.device import cpu_facts
+from profiling.types import TaskCheck
+from tests.loop.scenario import write_task
+
+
+def load(folder: Path, *overrides: str) -> Config:
+    return load_config(write_task(folder, {"provider": "replay", "answers": "answers"}), overrides)
+
+
+def test_a_cpu_without_the_instructions_that_kernels_are_built_for_is_refused(tmp_path: Path) -> None:
+    task = prepare_task(load(tmp_path))
+    here = cpu_facts()
+    require_fit(task, here)
+    if not task.backend.needs_features:
+        pytest.skip("kernels for this architecture need no optional instructions")
+    old = replace(here, features=tuple(f for f in here.features if f not in ("avx2", "fma")))
+    with pytest.raises(UnfitEnvironment, match="lacks avx2, fma"):
+        require_fit(task, old)
+
+
+def test_precision_widens_the_norm_check_and_the_tolerance_section_overrides_it(tmp_path: Path) -> None:
+    factors = []
+    for override in ("task.precision=input", "task.precision=tf32", "task.tolerance.baseline_factor=3"):
+        tolerance = prepare_task(load(tmp_path, override)).problem.tolerance
+        assert tolerance is not None
+        factors.append(tolerance.baseline_factor)
+    assert factors == [8.0, 512.0, 3.0]
+
+
+def test_work_comes_from_the_config_then_the_reference_then_one_pass(tmp_path: Path) -> None:
+    check = TaskCheck((), (), None, flops=7.0, bytes=9.0, tolerance=None)
+    given = prepare_task(load(tmp_path))
+    assert work_of(given, check).flops == 2 * 640 * 640
+    bare = prepare_task(load(tmp_path, "task.work={}"))
+    assert (work_of(bare, check).flops, work_of(bare, check).bytes) == (7.0, 9.0)
+    assert work_of(bare, None).flops is None
+    assert work_of(bare, None).bytes == one_pass_bytes(bare.problem.timed) == 4 * (640 * 640 + 2 * 640)
+
+
+def test_check_dims_may_only_name_dims(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="`K` is not one of the dims"):
+        prepare_task(load(tmp_path, "task.check_dims=[{K: 3}]"))
+
+
+def test_the_baselines_own_folder_is_searched_for_headers(tmp_path: Path) -> None:
+    config = load(tmp_path)
+    assert tmp_path in prepare_task(config).spec.include
+
+
+def test_pointers_without_a_rule_are_noted(tmp_path: Path) -> None:
+    assert prepare_task(load(tmp_path)).notes == ()
+    notes = prepare_task(load(tmp_path, "task.tensors={A: {shape: [N, N]}}")).notes
+    assert "`x`, `y`" in notes[0]
