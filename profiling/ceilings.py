@@ -28,10 +28,11 @@ from backends.host_compiler import disk_error, find_compiler, search_path
 from backends.process import run_process
 from backends.types import ToolchainError
 from profiling.device import DeviceFacts, cpu_facts, pinned_cores
+from profiling.exclusive import exclusive_timing
 from profiling.types import Ceilings
 
 MARGIN = 2.0
-_VERSION = 1
+_VERSION = 2
 _SOURCE = Path(__file__).parent / "native" / "ceilings.cpp"
 _FLAGS = ("-O3", "-march=native", "-std=c++17", "-pthread")
 _COPIES = ("copy_library", "copy_plain", "copy_streaming")
@@ -60,7 +61,8 @@ def measure_ceilings(cache_dir: Path, threads: int) -> Ceilings:
         cached = _ADAPTER.validate_json(path.read_bytes())
         if not _worth_another_try(cached):
             return cached
-    ceilings = _measure(facts, threads)
+    with exclusive_timing():
+        ceilings = _measure(facts, threads)
     try:
         cache_dir.mkdir(parents=True, exist_ok=True)
         # Written whole, then renamed: parallel runs share this folder.
@@ -85,12 +87,6 @@ def peak_bytes(ceilings: Ceilings, *, theoretical: bool = False) -> float:
     reduction near its peak because it beats a copy would stop a search too early.
     """
     return ceilings.theoretical_bytes if theoretical else max(ceilings.copy_bytes, ceilings.read_bytes)
-
-
-def cache_fill_bytes(ceilings: Ceilings) -> float | None:
-    """Bandwidth from the second-level cache, bytes per second: what refills the first level. None if not measured."""
-    text = ceilings.provenance.get("read_l2_bytes")
-    return float(text) if text is not None else None
 
 
 def _version() -> str:
@@ -185,6 +181,7 @@ def _ceilings(rates: Rates, threads: int, provenance: Mapping[str, str]) -> Ceil
     return Ceilings(
         copy_bytes=best(_COPIES, scope),
         read_bytes=best(("read_memory",), scope),
+        cache_bytes=rates.get(("read_l2", scope)),
         flops=flops,
         theoretical_flops={dtype: theoretical(widths(dtype)) for dtype in flops},
         theoretical_bytes=theoretical((*_COPIES, "read_memory", "read_l1", "read_l2")),

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from profiling.ceilings import cache_fill_bytes, peak_bytes, peak_flops
+from profiling.ceilings import peak_bytes, peak_flops
 from profiling.types import Axis, Ceilings, Metric, Work
 
 VECTOR_BYTES = 32  # kernels are built for x86-64-v3: AVX2 and FMA
@@ -181,7 +181,7 @@ def count_metrics(counts: Counts, time_ms: float, work: Work, ceilings: Ceilings
     mispredicted = _distance(ratio(counts.mispredicts, kinst), _MISPREDICTS_PER_KINST)
     rows: tuple[tuple[str, float | None, float | None], ...] = (
         ("dram_fraction", ratio(ratio(llc_bytes, peak_bytes(ceilings)), seconds), None),
-        ("cache_fill_fraction", ratio(ratio(l1_bytes, cache_fill_bytes(ceilings)), seconds), None),
+        ("cache_fill_fraction", ratio(ratio(l1_bytes, ceilings.cache_bytes), seconds), None),
         ("instructions_per_flop", ratio(counts.instructions, work.flops), excess),
         ("instructions_per_byte", ratio(counts.instructions, work.bytes), excess),
         ("l1_miss_rate", ratio(counts.l1_misses, counts.data_refs), refill),

@@ -288,6 +288,7 @@ class Ceilings:
     Attributes:
         copy_bytes: copy bandwidth, bytes read plus bytes written.
         read_bytes: read-only bandwidth.
+        cache_bytes: read bandwidth of the level that refills the first-level cache, None if not measured.
         flops: by arithmetic (`float32`, `float64`, `tf32` …), FMA counted as two.
         theoretical_flops, theoretical_bytes: above any honest measurement (clock x width x pipes, or a wide margin
             over the measured rate), for the `suspect` floor.
@@ -296,6 +297,7 @@ class Ceilings:
 
     copy_bytes: float
     read_bytes: float
+    cache_bytes: float | None
     flops: Mapping[str, float]
     theoretical_flops: Mapping[str, float]
     theoretical_bytes: float

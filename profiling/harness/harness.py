@@ -21,6 +21,7 @@ from pydantic import ValidationError
 
 from backends.process import clean_environment, kill_group
 from backends.types import Rejected
+from profiling.exclusive import exclusive_timing
 from profiling.harness import verdict, wire
 from profiling.harness.runner_build import Native, build_native
 from profiling.types import (
@@ -107,7 +108,7 @@ class Harness:
         Raises:
             TaskError: the reference, the tolerance or the baseline is unfit.
         """
-        reply = self._oracle.ask(wire.CheckTask(baseline=baseline.absolute()))
+        reply = self._time(wire.CheckTask(baseline=baseline.absolute()))
         if not isinstance(reply, wire.Checked):
             raise HarnessFault("the oracle gave no proper answer to `check_task`")
         return reply.check
@@ -128,7 +129,7 @@ class Harness:
 
     def _evaluate(self, artifact: Path, *, verify: bool) -> Evaluation:
         try:
-            reply = self._oracle.ask(wire.Evaluate(artifact=artifact.absolute(), verify=verify))
+            reply = self._time(wire.Evaluate(artifact=artifact.absolute(), verify=verify))
         except HarnessFault as fault:
             if not self._oracle.alive():
                 raise
@@ -143,7 +144,7 @@ class Harness:
         A failure of either is a `Rejected` whose reason names it.
         """
         for _ in range(_DOUBTS):
-            reply = self._oracle.ask(wire.Compare(a=a.absolute(), b=b.absolute()))
+            reply = self._time(wire.Compare(a=a.absolute(), b=b.absolute()))
             if not isinstance(reply, wire.Compared):
                 raise HarnessFault("the oracle gave no proper answer to `compare`")
             found = verdict.comparison(reply, self._rng)
@@ -167,6 +168,11 @@ class Harness:
         if isinstance(found, Rejected):
             raise TaskError(f"the kernel cannot be compared with itself: {found.reason}")
         return math.expm1(max(abs(math.log(found.low)), abs(math.log(found.high))))
+
+    def _time(self, request: wire.Request) -> wire.Reply:
+        """A request that measures: no other run on this machine measures meanwhile."""
+        with exclusive_timing():
+            return self._oracle.ask(request)
 
     def solo_command(self, artifact: Path) -> list[str]:
         """A command that makes one call of `solve` on staged inputs, for perf and valgrind. Lives as long as this."""

@@ -108,6 +108,7 @@ def opening(provider: str = "replay") -> list[Event]:
             ceilings=Ceilings(
                 copy_bytes=1.5e10,
                 read_bytes=1.8e10,
+                cache_bytes=None,
                 flops={"float32": 8e10},
                 theoretical_flops={"float32": 1.6e11},
                 theoretical_bytes=4e10,

@@ -12,7 +12,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from backends.types import ToolchainError
-from profiling.ceilings import cache_fill_bytes, measure_ceilings, parse_rates, peak_bytes, peak_flops
+from profiling.ceilings import measure_ceilings, parse_rates, peak_bytes, peak_flops
 from profiling.types import Ceilings
 
 needs_compiler = pytest.mark.skipif(
@@ -34,7 +34,7 @@ def test_one_core_is_measured_and_consistent(measured: tuple[Ceilings, Path]) ->
     assert 1e8 < ceilings.read_bytes < 1e12
     assert 1e8 < ceilings.flops["float64"] < 1e12
     assert 1e8 < ceilings.flops["float32"] < 1e12
-    assert cache_fill_bytes(ceilings) is not None
+    assert ceilings.cache_bytes is not None
     for key in ("device", "cores", "compiler", "method", "date", "seconds", "one_core_copy_bytes"):
         assert ceilings.provenance[key], key
 
@@ -97,8 +97,8 @@ def test_a_line_that_is_no_measurement_is_an_error() -> None:
 
 
 def test_peaks_of_unmeasured_arithmetic_are_none() -> None:
-    ceilings = Ceilings(2e10, 3e10, {"float32": 1e11}, {"float32": 2e11}, 9e10, {})
+    ceilings = Ceilings(2e10, 3e10, None, {"float32": 1e11}, {"float32": 2e11}, 9e10, {})
     assert peak_flops(ceilings, "float16") is None
     assert peak_flops(ceilings, "float32", theoretical=True) == 2e11
     assert peak_bytes(ceilings) == 3e10, "a reduction only reads: it is held to the faster of copy and read"
-    assert cache_fill_bytes(ceilings) is None
+    assert ceilings.cache_bytes is None

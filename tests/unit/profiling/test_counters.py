@@ -28,7 +28,8 @@ CEILINGS = Ceilings(
     flops={"float32": 1e11, "float64": 5e10},
     theoretical_flops={"float32": 2e11, "float64": 1e11},
     theoretical_bytes=8e10,
-    provenance={"read_l2_bytes": "1e11"},
+    cache_bytes=1e11,
+    provenance={},
 )
 MIX = {"scalar_float": 2, "vector_128": 0, "vector_256": 6, "vector_512": 0, "fma": 4, "divisions": 1, "gathers": 0}
 

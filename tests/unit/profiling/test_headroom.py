@@ -13,6 +13,7 @@ from profiling.types import AXES, Axis, Ceilings, Headroom, Metric, Profile, Wor
 CEILINGS = Ceilings(
     copy_bytes=2e10,
     read_bytes=1e10,
+    cache_bytes=None,
     flops={"float32": 1e11},
     theoretical_flops={"float32": 2e11},
     theoretical_bytes=8e10,
