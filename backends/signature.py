@@ -63,12 +63,15 @@ def parse_signature(preprocessed: str, source: Path, function: str = "solve") ->
 def same_signature(baseline: Signature, candidate: Signature) -> str | None:
     """None if a candidate binds exactly as the baseline does, else one line that names the first difference.
 
-    Compared are number, order, names, element types, pointers, constness of pointees and the return type; spellings of
-    one type (`unsigned`, `unsigned int`, `uint32_t`) are equal.
+    Compared are number, order, element types, pointers, constness of pointees and the return type; spellings of one
+    type (`unsigned`, `unsigned int`, `uint32_t`) are equal. A parameter may have a new name, but not the name that the
+    baseline gives to another one: arguments are bound by position, so that would be a swap.
     """
     ours, theirs = baseline.parameters, candidate.parameters
+    names = {p.name for p in ours}
     for number, (a, b) in enumerate(zip(ours, theirs, strict=False), start=1):
-        if (a.name, a.dtype, a.pointer, a.const) != (b.name, b.dtype, b.pointer, b.const):
+        swapped = b.name != a.name and b.name in names
+        if swapped or (a.dtype, a.pointer, a.const) != (b.dtype, b.pointer, b.const):
             return f"parameter {number} is `{b.type} {b.name}`, the baseline has `{a.type} {a.name}`"
     if len(ours) != len(theirs):
         extra = (ours if len(ours) > len(theirs) else theirs)[min(len(ours), len(theirs))]

@@ -35,7 +35,8 @@ def remember_attempt(
         attributed: the attribution table.
         effects: per method, the champion without it (a) against the champion (b).
     """
-    write_json(iteration_folder(run.folder, iteration) / "attribution.json", attributed)
+    table = attributed.model_dump(mode="json", include={"iteration", "gain_ms", "rows", "audit"})
+    write_json(iteration_folder(run.folder, iteration) / "attribution.json", table)
     records = []
     if isinstance(comparison, Comparison):
         records.append(_measured(run, iteration, plan.strategy, comparison, ""))

@@ -365,7 +365,7 @@ def test_same_signature_ignores_spelling() -> None:
 DIFFERENT = {
     "float* A, float* B, int N": "parameter 1 is `float* A`, the baseline has `const float* A`",
     "const float* A, const float* B, int N": "parameter 2 is `const float* B`, the baseline has `float* B`",
-    "const float* A, float* C, int N": "parameter 2 is `float* C`, the baseline has `float* B`",
+    "const float* B, float* A, int N": "parameter 1 is `const float* B`, the baseline has `const float* A`",
     "const float* A, double* B, int N": "parameter 2 is `double* B`, the baseline has `float* B`",
     "const float* A, int N, float* B": "parameter 2 is `int N`, the baseline has `float* B`",
     "const float* A, float* B, long N": "parameter 3 is `long N`, the baseline has `int N`",
@@ -379,6 +379,14 @@ DIFFERENT = {
 def test_a_candidate_with_another_signature_is_told_the_first_difference(candidate: str) -> None:
     """A candidate that made its output const would have nothing to check and pass."""
     assert same_signature(of("const float* A, float* B, int N"), of(candidate)) == DIFFERENT[candidate]
+
+
+def test_a_parameter_may_be_renamed_but_not_swapped_with_another() -> None:
+    """A good kernel must not fall over `M_`; `N, M` for `M, N` would compute something else."""
+    baseline = of("const float* A, float* B, int M, int N")
+    assert same_signature(baseline, of("const float* a, float* out, int M_, int N")) is None
+    swapped = same_signature(baseline, of("const float* A, float* B, int N, int M"))
+    assert swapped == "parameter 3 is `int N`, the baseline has `int M`"
 
 
 def test_return_type_is_part_of_the_signature() -> None:
