@@ -117,6 +117,7 @@ class SearchSection(Section):
     noise: Annotated[float, Field(ge=0, lt=1)] = 0.02
     repairs: Annotated[Whole, Field(ge=0, le=3)] = 3
     patience: Count | None = None
+    near_peak: Annotated[float, Field(ge=0, le=1)] = 0.15
     policy: Literal["advisory", "strict"] = "advisory"
     ablate: bool = True
 

@@ -16,7 +16,7 @@ from memory.types import Recall
 from profiling.counters import profile_cpu
 from profiling.headroom import axis_budget, headroom, top_metrics
 from profiling.machine_code import instruction_mix
-from profiling.types import Axis, Evaluation, Headroom, Metric, Profile
+from profiling.types import AXES, Axis, Evaluation, Headroom, Metric, Profile
 
 # One profile may take this long; past it the run goes on with counted work and says so.
 _PROFILE_TIMEOUT_S = 120.0
@@ -38,7 +38,7 @@ def gather(run: Run, iteration: int, best: Kernel) -> Evidence:
     """Profile the best kernel (reused by content), find its headroom, and ask memory.
 
     Raises:
-        StopRun: the kernel is within 15% of the floor on every axis.
+        StopRun: no axis has as much headroom as `search.near_peak`.
     """
     profiled = profile_kernel(run, best)
     profile = profiled.profile
@@ -56,7 +56,7 @@ def gather(run: Run, iteration: int, best: Kernel) -> Evidence:
     write_json(folder / "roofline.json", {"headroom": plain(found), "axis_budget": budget, "work": plain(run.work)})
     write_json(folder / "ncu_top.json", {axis: plain(metrics) for axis, metrics in top.items()})
     write_json(folder / "best_input.profile.json", profile)
-    if found.near_peak:
+    if found.gap is not None and max(map(found.of, AXES)) < run.search.near_peak:
         raise StopRun("near-peak", f"near peak: {found.why}")
     return Evidence(profile, top, profiled.mix, found, budget, _recall(run, iteration))
 

@@ -166,3 +166,10 @@ def test_a_blocked_strategy_is_refused_in_a_live_run_and_only_logged_in_a_replay
     run(tmp_path, tmp_path / "task.yaml")
     assert any("blocked by memory record" in n for n in state_of(tmp_path).notes)
     assert state_of(tmp_path).iterations[0].status == "not-accepted"
+
+
+def test_a_kernel_as_near_its_floor_as_the_task_asks_for_ends_the_run(tmp_path: Path) -> None:
+    run(tmp_path, replay_task(tmp_path, {}), "--set", "search.near_peak=1")
+    state = state_of(tmp_path)
+    assert state.stop_reason == "near-peak"
+    assert state.cost.calls == 0
