@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, TypeAdapter
 
+from agent.atomic import write_atomic
 from agent.errors import UnfitEnvironment
 
 
@@ -18,14 +19,16 @@ def write_text(path: Path, text: str) -> None:
         UnfitEnvironment: the disk is full or the folder cannot be written.
     """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(path.name + ".tmp")
-        temporary.write_text(text)
-        temporary.replace(path)
+        write_atomic(path, text)
     except OSError as error:
         raise UnfitEnvironment(
             f"{path}: cannot write ({error.strerror}); free space or choose another `output`"
         ) from None
+
+
+def read_source(path: Path) -> str:
+    """A kernel's text for people and prompts; bytes that are not UTF-8 show as U+FFFD. Builds read the file itself."""
+    return path.read_text(encoding="utf-8", errors="replace")
 
 
 def write_json(path: Path, value: object) -> None:

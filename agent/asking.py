@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Protocol, runtime_checkable
 
 from pydantic import JsonValue
 
 from agent.artefacts import plain, write_text
-from agent.budget import Budget
+from agent.budget import Budget, BudgetExhausted
 from agent.errors import Interrupted, ModelUnusable, WaitingForAnswer
 from agent.events import ReplyReceived, RequestFailed, RequestSent
 from agent.journal import Journal
 from agent.llm.prices import estimate_tokens
-from agent.llm.recording import Recording, prompt_sha256
+from agent.llm.recording import Plays, prompt_sha256
 from agent.llm.types import LLMError, Provider, Reply, Request, Step
 from agent.paths import iteration_folder
 from agent.state import fold
 
+# Failures that concern one step of several: the run goes on, or waits.
+_OF_ONE_STEP = ("no-recording", "no-budget", "waiting")
 # Between looks at the stop flag while requests are in flight: Ctrl-C answers within a second.
 _POLL_S = 0.2
 
@@ -32,27 +35,25 @@ class Recorder(Protocol):
         ...
 
 
-@runtime_checkable
-class Recorded(Protocol):
-    """A provider that plays recordings."""
-
-    def recorded(self, step: Step) -> Recording | None:
-        """The recording of a step."""
-        ...
-
-
 class Asker:
-    """Asks through one provider, for one run."""
+    """Asks through one provider, for one run. `make` makes it."""
 
-    def __init__(self, provider: Provider, journal: Journal, budget: Budget, stopped: Callable[[], bool]) -> None:
-        self._provider = provider
+    def __init__(
+        self, make: Callable[[], Provider], journal: Journal, budget: Budget, stopped: Callable[[], bool]
+    ) -> None:
+        self._make = make
         self._journal = journal
         self._budget = budget
         self._stopped = stopped
 
+    @cached_property
+    def _provider(self) -> Provider:
+        """Made with the first question, so that a dry run needs neither key nor SDK."""
+        return self._make()
+
     def recorded_context(self, step: Step) -> Mapping[str, JsonValue] | None:
         """What the recorded prompt of a step was rendered from; None when answers are not recordings."""
-        if not isinstance(self._provider, Recorded):
+        if not isinstance(self._provider, Plays):
             return None
         recording = self._provider.recorded(step)
         return None if recording is None else recording.context
@@ -61,7 +62,7 @@ class Asker:
         """One reply.
 
         Raises:
-            LLMError: `no-recording` alone; the caller rejects what it asked for.
+            LLMError: `no-recording`; the caller rejects what it asked for.
             ModelUnusable, WaitingForAnswer, BudgetExhausted, Interrupted: the run stops here.
         """
         answer = self.ask_all([request], context)[0]
@@ -72,7 +73,10 @@ class Asker:
     def ask_all(
         self, requests: Sequence[Request], context: Mapping[str, object] | None = None
     ) -> list[Reply | LLMError]:
-        """Replies to all requests, asked for at once, in their order; a missing recording stands in its place."""
+        """Replies to all requests, asked for at once, in their order.
+
+        A step without a recording, or one that no longer fits the budget beside its siblings, is an LLMError there.
+        """
         answers: dict[int, Reply | Exception] = {}
         threads = [
             # Daemon threads: a request that hangs must not keep an interrupted run from ending.
@@ -104,44 +108,56 @@ class Asker:
         failed = self._journal.find(RequestFailed, key)
         if failed is not None:
             raise LLMError(failed.kind, failed.message)
-        reply = self._send(request, context)
-        self._save(request, reply)
-        step = request.step
-        self._journal.append(ReplyReceived(key=key, iteration=step.iteration, purpose=step.purpose, reply=reply))
-        return reply
-
-    def _send(self, request: Request, context: Mapping[str, object]) -> Reply:
         worst_usd = self._provider.worst_case_usd(request)
         worst_tokens = estimate_tokens(request.system + request.user) + request.max_output_tokens
-        self._budget.reserve(fold(self._journal.events).cost, worst_usd, worst_tokens)
-        step = request.step
+        self._budget.reserve(lambda: fold(self._journal.events).cost, worst_usd, worst_tokens)
         try:
-            self._journal.append(
-                RequestSent(
-                    key=step.name,
-                    iteration=step.iteration,
-                    purpose=step.purpose,
-                    prompt_sha256=prompt_sha256(request),
-                    worst_usd=worst_usd,
-                    worst_tokens=worst_tokens,
-                )
-            )
-            if isinstance(self._provider, Recorder):
-                self._provider.attach(step, {name: plain(value) for name, value in context.items()})
-            return self._provider.complete(request)
-        except LLMError as error:
-            failed = RequestFailed(
-                key=step.name, iteration=step.iteration, purpose=step.purpose, kind=error.kind, message=str(error)
-            )
-            # Only a missing recording stays: all else is asked again when the run is resumed.
-            self._journal.append(
-                failed
-                if error.kind == "no-recording"
-                else failed.model_copy(update={"key": _again(self._journal, step)})
-            )
-            raise
+            return self._send(request, context, worst_usd, worst_tokens)
         finally:
+            # Only now: the reply is in the log, so no other request can find its cost nowhere.
             self._budget.release(worst_usd, worst_tokens)
+
+    def _send(
+        self, request: Request, context: Mapping[str, object], worst_usd: float | None, worst_tokens: int
+    ) -> Reply:
+        step = request.step
+        self._journal.append(
+            RequestSent(
+                key=step.name,
+                iteration=step.iteration,
+                purpose=step.purpose,
+                prompt_sha256=prompt_sha256(request),
+                worst_usd=worst_usd,
+                worst_tokens=worst_tokens,
+            )
+        )
+        if isinstance(self._provider, Recorder):
+            self._provider.attach(step, {name: plain(value) for name, value in context.items()})
+        try:
+            reply = self._provider.complete(request)
+        except LLMError as error:
+            self._log_failure(step, error)
+            raise
+        self._save(request, reply)
+        self._journal.append(ReplyReceived(key=step.name, iteration=step.iteration, purpose=step.purpose, reply=reply))
+        return reply
+
+    def _log_failure(self, step: Step, error: LLMError) -> None:
+        # A missing recording stays missing; anything else is asked again when the run is resumed.
+        number = len(self._journal.all(RequestFailed))
+        key = step.name if error.kind == "no-recording" else f"{step.name}#{number}"
+        usd = error.context.get("usd")
+        self._journal.append(
+            RequestFailed(
+                key=key,
+                step=step.name,
+                iteration=step.iteration,
+                purpose=step.purpose,
+                kind=error.kind,
+                message=str(error),
+                usd=None if usd is None else float(usd),
+            )
+        )
 
     def _save(self, request: Request, reply: Reply) -> None:
         folder = iteration_folder(self._journal.folder, request.step.iteration) / "prompts"
@@ -150,26 +166,26 @@ class Asker:
         write_text(folder / f"{name}.reply.md", reply.text)
 
 
-def _again(journal: Journal, step: Step) -> str:
-    return f"{step.name}#{len(journal.all(RequestFailed))}"
-
-
 def _sort_out(answers: list[Reply | Exception]) -> list[Reply | LLMError]:
-    """Raise what ends the run, worst first; leave missing recordings in place."""
-    sorted_out: list[Reply | LLMError] = []
-    waiting: list[str] = []
+    """Raise what ends the run, worst first; leave what only one step lacks in its place."""
     for answer in answers:
-        if isinstance(answer, LLMError):
-            if answer.kind == "waiting":
-                waiting.append(str(answer))
-            elif answer.kind != "no-recording":
-                raise ModelUnusable(f"the language model cannot be used: {answer}") from answer
-            sorted_out.append(answer)
-        elif isinstance(answer, Exception):
+        if isinstance(answer, LLMError) and answer.kind not in _OF_ONE_STEP:
+            raise ModelUnusable(f"the language model cannot be used: {answer}") from answer
+    refused = [a for a in answers if isinstance(a, BudgetExhausted)]
+    for answer in answers:
+        if isinstance(answer, Exception) and not isinstance(answer, LLMError | BudgetExhausted):
             raise answer
-        else:
-            sorted_out.append(answer)
+    waiting = [str(a) for a in answers if isinstance(a, LLMError) and a.kind == "waiting"]
     if waiting:
         more = f" (and {len(waiting) - 1} more)" if len(waiting) > 1 else ""
         raise WaitingForAnswer(f"{waiting[0]}{more}; then `python -m agent resume` the run")
-    return sorted_out
+    if refused and len(refused) == len(answers):
+        raise refused[0]
+    # What was paid for is used: the steps that did not fit the budget are missing, no more.
+    kept: list[Reply | LLMError] = []
+    for answer in answers:
+        if isinstance(answer, Reply | LLMError):
+            kept.append(answer)
+        else:
+            kept.append(LLMError("no-budget", f"not asked for: {answer}"))
+    return kept

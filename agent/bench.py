@@ -7,18 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agent.config import Config, load_config, parse_assignments, validate, with_overrides
+from agent.config import Config, load_config, parse_assignments, resolve, validate, with_overrides
 from agent.errors import ConfigError
 from agent.faults import as_exit_codes
 from agent.paths import cache_folder, find_config
-from agent.stages.branches import foreign_rejection, signature_rejection
-from agent.task import Task, limits, measure_settings, prepare_task, require_fit, work_of
+from agent.task import Task, check_candidate, limits, measure_settings, prepare_task, require_fit, work_of
 from backends.types import Built, Rejected
 from profiling.ceilings import measure_ceilings
 from profiling.device import cpu_facts
 from profiling.harness.harness import Harness
 from profiling.headroom import floor_ms
-from profiling.types import Comparison, Evaluation, TaskCheck
+from profiling.types import Ceilings, Comparison, Evaluation, TaskCheck, TaskError
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +48,8 @@ def bench_kernel(
     }
     if ref is not None:
         task["reference"] = str(ref.absolute())
-    config = validate(with_overrides({"task": task}, overrides), "bench")
-    return _report(config, *_bench(config, None))
+    config = resolve(validate(with_overrides({"task": task}, overrides), "bench"), Path.cwd())
+    return _report(config, kernel, *_bench(config, None))
 
 
 def bench_config(name: str, candidate: Path | None, overrides: Sequence[str]) -> tuple[Mapping[str, Any], str]:
@@ -62,7 +61,7 @@ def bench_config(name: str, candidate: Path | None, overrides: Sequence[str]) ->
     config = load_config(find_config(name), overrides)
     if candidate is not None and not candidate.is_file():
         raise ConfigError(f"{candidate}: no such kernel file")
-    return _report(config, *_bench(config, candidate))
+    return _report(config, candidate or config.task.baseline, *_bench(config, candidate))
 
 
 def _bench(config: Config, candidate: Path | None) -> tuple[Task, Benched]:
@@ -71,22 +70,22 @@ def _bench(config: Config, candidate: Path | None) -> tuple[Task, Benched]:
     with as_exit_codes():
         require_fit(task, cpu_facts())
         ceilings = measure_ceilings(cache / "ceilings", config.device.threads)
-        suspect = floor_ms(work_of(task, None), ceilings, task.dtype, theoretical=True)
-        settings = measure_settings(config, suspect)
-        with Harness(task.problem, settings, limits(config), cache / "harness") as harness:
-            return task, _measure(task, harness, cache / "builds", candidate)
+        with Harness(task.problem, measure_settings(config), limits(config), cache / "harness") as harness:
+            return task, _measure(task, harness, ceilings, cache / "builds", candidate)
 
 
-def _measure(task: Task, harness: Harness, cache: Path, candidate: Path | None) -> Benched:
+def _measure(task: Task, harness: Harness, ceilings: Ceilings, cache: Path, candidate: Path | None) -> Benched:
     baseline = task.backend.build(task.baseline, task.spec, cache)
-    if candidate is None:
-        if isinstance(baseline, Rejected):
-            return Benched(baseline, None, None)
-        return _measure_alone(task, harness, baseline)
     if isinstance(baseline, Rejected):
+        if candidate is None:
+            return Benched(baseline, None, None)
         raise ConfigError(f"the baseline {task.baseline} does not build: {baseline.reason}")
+    if candidate is None:
+        return _measure_alone(task, harness, ceilings, baseline)
     check = harness.check_task(baseline.artifact) if task.problem.reference else None
-    built = _build_candidate(task, candidate, cache)
+    _set_floor(task, harness, ceilings, check)
+    built = task.backend.build(candidate, task.spec, cache)
+    built = built if isinstance(built, Rejected) else check_candidate(task, candidate, built)
     if isinstance(built, Rejected):
         return Benched(built, check, None)
     outcome = harness.evaluate(built.artifact)
@@ -94,29 +93,29 @@ def _measure(task: Task, harness: Harness, cache: Path, candidate: Path | None) 
     return Benched(outcome, check, compared)
 
 
-def _measure_alone(task: Task, harness: Harness, built: Built) -> Benched:
+def _measure_alone(task: Task, harness: Harness, ceilings: Ceilings, built: Built) -> Benched:
     """The kernel is its own baseline: that it is wrong is a verdict, that its task is unfit an error."""
-    rejected = foreign_rejection(built, task.config.task.allow.libraries)
-    if rejected is not None:
-        return Benched(rejected, None, None)
-    if task.problem.reference is None:
-        return Benched(harness.evaluate(built.artifact), None, None)
+    fit = check_candidate(task, task.baseline, built)
+    if isinstance(fit, Rejected):
+        return Benched(fit, None, None)
+    check, unfit = None, None
+    if task.problem.reference is not None:
+        try:
+            check = harness.check_task(built.artifact)
+        except TaskError as error:
+            unfit = error
+    _set_floor(task, harness, ceilings, check)
     outcome = harness.evaluate(built.artifact)
-    check = harness.check_task(built.artifact) if outcome.verdict == "pass" else None
+    if unfit is not None and outcome.verdict != "fail":
+        raise unfit
     return Benched(outcome, check, None)
 
 
-def _build_candidate(task: Task, candidate: Path, cache: Path) -> Built | Rejected:
-    rejected = signature_rejection(task, candidate)
-    if rejected is not None:
-        return rejected
-    built = task.backend.build(candidate, task.spec, cache)
-    if isinstance(built, Rejected):
-        return built
-    return foreign_rejection(built, task.config.task.allow.libraries) or built
+def _set_floor(task: Task, harness: Harness, ceilings: Ceilings, check: TaskCheck | None) -> None:
+    harness.set_floor(floor_ms(work_of(task, check), ceilings, task.dtype, theoretical=True))
 
 
-def _report(config: Config, task: Task, benched: Benched) -> tuple[Mapping[str, Any], str]:
+def _report(config: Config, kernel: Path, task: Task, benched: Benched) -> tuple[Mapping[str, Any], str]:
     outcome, check = benched.outcome, benched.check
     timing = outcome.timing if isinstance(outcome, Evaluation) else None
     median = timing.median_ms if timing else None
@@ -124,10 +123,10 @@ def _report(config: Config, task: Task, benched: Benched) -> tuple[Mapping[str, 
     work = work_of(task, check)
     compared = benched.against_baseline if isinstance(benched.against_baseline, Comparison) else None
     result = {
-        "kernel": str(task.baseline),
+        "kernel": str(kernel),
         "backend": task.backend.name,
         "verdict": "fail" if isinstance(outcome, Rejected) else outcome.verdict,
-        "reason": f"{outcome.stage}: {outcome.reason}" if isinstance(outcome, Rejected) else outcome.reason,
+        "reason": _reason(outcome, benched.against_baseline),
         "evidence": outcome.evidence if isinstance(outcome, Rejected) else None,
         "median_ms": median,
         "iqr_ms": timing.iqr_ms if timing else None,
@@ -144,6 +143,14 @@ def _report(config: Config, task: Task, benched: Benched) -> tuple[Mapping[str, 
         "notes": list(task.notes),
     }
     return result, _text(result)
+
+
+def _reason(outcome: Evaluation | Rejected, compared: Comparison | Rejected | None) -> str | None:
+    if isinstance(outcome, Rejected):
+        return f"{outcome.stage}: {outcome.reason}"
+    if isinstance(compared, Rejected):
+        return f"not compared with the baseline: {compared.reason}"
+    return outcome.reason
 
 
 def _ratio(over: float | None, under: float | None) -> float | None:

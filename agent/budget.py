@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 from agent.config import BudgetSection
 from agent.state import Cost
@@ -27,13 +28,14 @@ class Budget:
         if minutes is not None and elapsed_s >= 60 * minutes:
             raise BudgetExhausted(f"{minutes:g} minutes are used up")
 
-    def reserve(self, spent: Cost, worst_usd: float | None, worst_tokens: int) -> None:
-        """Set a request's worst case aside.
+    def reserve(self, spent_so_far: Callable[[], Cost], worst_usd: float | None, worst_tokens: int) -> None:
+        """Set a request's worst case aside. `spent_so_far` is asked under the lock, so that nothing counts nowhere.
 
         Raises:
             BudgetExhausted: it might not fit.
         """
         with self._lock:
+            spent = spent_so_far()
             self._check_usd(spent.usd, worst_usd)
             limit = self._section.tokens
             used = sum(spent.tokens.values()) + self._in_flight_tokens

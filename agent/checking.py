@@ -51,6 +51,6 @@ def _check_task(task: Task) -> tuple[TaskCheck, dict[str, bool]]:
         built = task.backend.build(task.baseline, task.spec, cache / "builds")
         if isinstance(built, Rejected):
             raise ConfigError(f"the baseline {task.baseline} does not build: {built.reason}")
-        settings = measure_settings(task.config, None)
+        settings = measure_settings(task.config)
         with Harness(task.problem, settings, limits(task.config), cache / "harness") as harness:
             return harness.check_task(built.artifact), dict(harness.layers())

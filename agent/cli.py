@@ -68,13 +68,16 @@ _set = click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", he
 @click.option(
     "--dry-run", is_flag=True, help="Measure, render the first prompt, estimate tokens and dollars; ask nothing."
 )
+@click.option("--require-sandbox", is_flag=True, help="Refuse to run where a layer of the sandbox is missing.")
 @_command
-def run(config: str, overrides: tuple[str, ...], dry_run: bool) -> Result:
+def run(config: str, overrides: tuple[str, ...], dry_run: bool, require_sandbox: bool) -> Result:
     """Make a kernel faster."""
     from agent.config import load_config
     from agent.paths import find_config
     from agent.progress import make_progress
 
+    if require_sandbox:
+        overrides = (*overrides, "measure.require_sandbox=true")
     loaded = load_config(find_config(config), overrides)
     if dry_run:
         from agent.dryrun import dry_run as estimate

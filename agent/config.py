@@ -160,6 +160,7 @@ class MeasureSection(Section):
     l2: Literal["cold", "hot"] = "cold"
     call_timeout_s: Positive = 30.0
     memory_gib: Positive | None = None
+    require_sandbox: bool = False
 
 
 class MemorySection(Section):
@@ -198,13 +199,13 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
         ConfigError: anything wrong, in one line that says where.
     """
     try:
-        text = path.read_text()
+        text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: cannot be read ({error}); name a YAML task file with --config") from None
     data = _parse(text, str(path))
     if not isinstance(data, dict):
         raise ConfigError(f"{path}: holds no mapping; a task file starts with `task:`")
-    return _resolve(validate(with_overrides(data, overrides), str(path)), path.resolve().parent)
+    return resolve(validate(with_overrides(data, overrides), str(path)), path.resolve().parent)
 
 
 def with_overrides(data: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
@@ -237,7 +238,7 @@ def dump_config(config: Config, path: Path) -> None:
     """Write a config back as YAML that `load_config` reads to an equal config."""
     data = config.model_dump(mode="json", exclude_none=True)
     # JSON is YAML: indented and in order, and every text is quoted, so nothing is read back as another type.
-    path.write_text(json.dumps(data, indent=2) + "\n")
+    path.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
 
 
 def _parse(text: str, where: str) -> Any:
@@ -295,8 +296,12 @@ def _inner_model(annotation: Any) -> Any:
     return next((m for m in models if isinstance(m, type) and issubclass(m, BaseModel)), annotation)
 
 
-def _resolve(config: Config, folder: Path) -> Config:
-    """Inputs resolve against the file; `output` and SQLite paths against the working directory."""
+def resolve(config: Config, folder: Path) -> Config:
+    """The config with absolute paths: inputs against `folder`, `output` and SQLite against the working directory.
+
+    Raises:
+        ConfigError: the baseline or the reference is not there.
+    """
 
     def absolute(path: Path | None) -> Path | None:
         return None if path is None else (folder / path).resolve()

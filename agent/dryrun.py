@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 import threading
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from agent.journal import Journal
 from agent.llm.prices import Price, cost_usd, estimate_tokens, load_prices, price_for
 from agent.llm.types import Request, Usage
 from agent.progress import Progress
-from agent.run import Run
+from agent.run import Run, StopRun
 from agent.session import check_llm, copy_inputs, llm_settings, open_run
 from agent.stages.baseline import measure_baseline
 from agent.stages.evidence import gather
@@ -32,22 +33,26 @@ def dry_run(config: Config, progress: Progress) -> tuple[Mapping[str, Any], str]
 
     Raises:
         RoofclimbError: as `run` would, up to the first request.
-        StopRun: the baseline is near peak already.
     """
     check_llm(config, asks=False)
     task = prepare_task(config)
     if config.task.reference is None:
         raise ConfigError("task.reference: a run needs one; without a reference nothing can be accepted")
-    with tempfile.TemporaryDirectory(prefix="roofclimb-dry-run-") as name, as_exit_codes():
-        folder = Path(name)
+    with ExitStack() as stack:
+        stack.callback(progress.close)
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="roofclimb-dry-run-")))
         copy_inputs(config, task, folder)
         journal = Journal(folder)
-        with open_run(folder, journal, progress, threading.Event()) as run:
-            baseline = measure_baseline(run)
+        stack.callback(journal.close)
+        stack.enter_context(as_exit_codes())
+        run = stack.enter_context(open_run(folder, journal, progress, threading.Event()))
+        baseline = measure_baseline(run)
+        try:
             evidence = gather(run, 1, baseline)
-            request = plan_request(run, 1, baseline, evidence, (), 0)
-            estimate = _estimate(run, request)
-        journal.close()
+        except StopRun as stop:
+            return {"baseline_ms": baseline.median_ms, "requests": 0, "usd": 0.0}, f"Nothing would be asked: {stop}."
+        request = plan_request(run, 1, baseline, evidence, (), 0)
+        estimate = _estimate(run, request)
     result = {"baseline_ms": baseline.median_ms, "system": request.system, "prompt": request.user, **estimate}
     return result, _text(request, estimate)
 

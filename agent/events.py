@@ -25,8 +25,8 @@ from profiling.types import (
 )
 
 MethodClass = Literal["effective", "ineffective", "implementation_failed", "interaction", "unverified"]
-IterationStatus = Literal["accepted", "not-accepted", "failed"]
-StopReason = Literal["iterations", "near-peak", "budget", "patience", "interrupted", "no-plan"]
+IterationStatus = Literal["accepted", "not-accepted", "failed", "stopped"]
+StopReason = Literal["iterations", "near-peak", "budget", "patience"]
 
 
 class Event(BaseModel):
@@ -79,10 +79,16 @@ class TaskChecked(Event):
 
 
 class CeilingsMeasured(Event):
-    """Ceilings of this device. `floor_ms` at measured, `suspect_ms` at theoretical peaks."""
+    """Ceilings of this device."""
 
     type: Literal["ceilings_measured"] = "ceilings_measured"
     ceilings: Ceilings
+
+
+class FloorFound(Event):
+    """The least time of one call: `floor_ms` at measured, `suspect_ms` at theoretical peaks. None: no work is known."""
+
+    type: Literal["floor_found"] = "floor_found"
     floor_ms: float | None
     suspect_ms: float | None
 
@@ -154,13 +160,22 @@ class ReplyReceived(Event):
 
 
 class RequestFailed(Event):
-    """A request that ended without a reply and did not end the run."""
+    """A request that ended without a reply.
+
+    Only a missing recording is keyed by its step and stands for good; anything else is asked again after a resume.
+
+    Attributes:
+        step: the step's name.
+        usd: what the provider charged all the same (a refusal), None where nothing is known to have been charged.
+    """
 
     type: Literal["request_failed"] = "request_failed"
+    step: str
     iteration: int
     purpose: str
     kind: ErrorKind
     message: str
+    usd: float | None = None
 
 
 class PlanDecided(Event):
@@ -306,6 +321,7 @@ AnyEvent = Annotated[
     | SessionStarted
     | TaskChecked
     | CeilingsMeasured
+    | FloorFound
     | AaMeasured
     | Evaluated
     | Profiled

@@ -6,18 +6,18 @@ Each stage asks the journal first, so running this again over the log of a kille
 from __future__ import annotations
 
 from agent.budget import BudgetExhausted
-from agent.events import Attributed, IterationEnded, IterationStatus, StopReason
+from agent.events import IterationEnded, StopReason
 from agent.run import Kernel, Run, StopRun
 from agent.stages.ablation import ablate, check_machine_code
-from agent.stages.attribution import attribute
+from agent.stages.attribution import attribute_champion
 from agent.stages.baseline import measure_baseline, measure_noise
 from agent.stages.branches import evaluate_branches, repair_branches, write_branches
 from agent.stages.champion import challenge
+from agent.stages.ended import check_patience, end_iteration, kernel_after
 from agent.stages.evidence import gather, on_this_device, profile_kernel
 from agent.stages.finish import finish
 from agent.stages.learning import remember_attempt, remember_failure
 from agent.stages.planning import make_plan
-from profiling.types import Comparison
 
 
 def optimise(run: Run) -> None:
@@ -25,63 +25,47 @@ def optimise(run: Run) -> None:
     run.best = baseline = measure_baseline(run)
     reason: StopReason = "iterations"
     note = ""
-    try:
-        for iteration in range(1, run.search.iterations + 1):
-            iterate(run, iteration, run.best)
-            _check_patience(run, iteration)
-    except StopRun as stop:
-        reason, note = stop.reason, str(stop)
-    except BudgetExhausted as exhausted:
-        reason, note = "budget", f"budget: {exhausted}"
-    finish(run, baseline, run.best, reason, note)
+    for iteration in range(1, run.search.iterations + 1):
+        try:
+            iterate(run, iteration, baseline)
+            check_patience(run, iteration)
+        except StopRun as stop:
+            reason, note = stop.reason, str(stop)
+            break
+        except BudgetExhausted as exhausted:
+            reason, note = "budget", f"budget: {exhausted}"
+            end_iteration(run, iteration, "stopped", note)
+            break
+    finish(run, baseline, reason, note)
 
 
-def iterate(run: Run, iteration: int, best: Kernel) -> None:
+def iterate(run: Run, iteration: int, baseline: Kernel) -> None:
     """One iteration; `run.best` is the champion after it, if that was accepted."""
-    run.checkpoint()
-    best = on_this_device(run, best)
-    measure_noise(run, iteration, best)
-    evidence = gather(run, iteration, best)
-    plan = make_plan(run, iteration, best, evidence)
-    if plan is None:
-        _end(run, iteration, "failed", "no plan held to the rules")
+    if run.journal.find(IterationEnded, f"iter{iteration}") is not None:
+        run.best = kernel_after(run, iteration, run.best)
         return
-    branches = write_branches(run, iteration, best, plan)
-    passed = evaluate_branches(run, iteration, branches) or repair_branches(run, iteration, best, plan, branches)
+    run.checkpoint()
+    base = run.best = on_this_device(run, run.best, baseline)
+    measure_noise(run, iteration, base)
+    evidence = gather(run, iteration, base)
+    plan = make_plan(run, iteration, base, evidence)
+    if plan is None:
+        end_iteration(run, iteration, "failed", "no plan held to the rules")
+        return
+    branches = write_branches(run, iteration, base, plan)
+    passed = evaluate_branches(run, iteration, branches) or repair_branches(run, iteration, base, plan, branches)
     if not passed:
-        remember_failure(run, iteration, plan, "every branch failed its build or its check")
-        _end(run, iteration, "failed", "every branch failed its build or its check")
+        remember_failure(run, iteration, plan)
+        end_iteration(run, iteration, "failed", "no branch was right and could be timed")
         return
     champion = passed[0]
-    decision, comparison = challenge(run, iteration, champion, best)
+    decision, comparison = challenge(run, iteration, champion, base)
     if decision.accepted:
         run.best = champion
-    presence = check_machine_code(run, iteration, plan, best, champion)
-    ablations = ablate(run, iteration, plan, best, champion) if run.search.ablate else {}
-    rows, audit = attribute(plan, presence, ablations, comparison, run.smallest_gain)
-    gain_ms = comparison.delta_ms if isinstance(comparison, Comparison) else None
-    key = run.key(iteration, "attribution")
-    attributed = run.journal.once(
-        Attributed,
-        key,
-        lambda: Attributed(key=key, iteration=iteration, gain_ms=gain_ms, rows=rows, audit=audit),
-    )
-    effects = {m: a.comparison for m, a in ablations.items() if isinstance(a.comparison, Comparison)}
-    if decision.accepted:
         profile_kernel(run, champion)
-    remember_attempt(run, iteration, plan, comparison, attributed, effects)
-    _end(run, iteration, "accepted" if decision.accepted else "not-accepted", decision.reason)
-
-
-def _end(run: Run, iteration: int, status: IterationStatus, reason: str) -> None:
-    key = f"iter{iteration}"
-    run.journal.once(
-        IterationEnded, key, lambda: IterationEnded(key=key, iteration=iteration, status=status, reason=reason)
-    )
-
-
-def _check_patience(run: Run, iteration: int) -> None:
-    patience = run.search.patience
-    recent = [e.status for e in run.journal.all(IterationEnded) if e.iteration <= iteration][-(patience or 0) :]
-    if patience is not None and len(recent) == patience and "accepted" not in recent:
-        raise StopRun("patience", f"{patience} iterations without an accepted gain")
+        measure_noise(run, iteration, champion)
+    presence = check_machine_code(run, iteration, plan, base, champion)
+    ablations = ablate(run, iteration, plan, base, champion) if run.search.ablate else {}
+    attributed = attribute_champion(run, iteration, plan, presence, ablations, comparison)
+    remember_attempt(run, iteration, plan, comparison, attributed, ablations)
+    end_iteration(run, iteration, "accepted" if decision.accepted else "not-accepted", decision.reason)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -185,10 +184,9 @@ def _line(stored: StoredRecord) -> str:
 
 def _write(file: Path, text: str) -> None:
     """All of the text or nothing of it: a backup that is cut short would be worse than none."""
-    partial = file.with_name(f".{file.name}.{os.getpid()}")
+    from agent.atomic import write_atomic
+
     try:
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(file)
+        write_atomic(file, text)
     except OSError as error:
-        partial.unlink(missing_ok=True)
         raise _InputError(f"cannot write {file}: {error.strerror}") from error

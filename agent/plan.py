@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -12,9 +13,9 @@ from memory.fingerprint import fingerprint
 from memory.recall import blocked_by
 from memory.types import Advice, Recall, Strategy
 from profiling.types import AXES, Axis, Metric, Profile
-from prompts.catalogue import Catalogue, Method
+from prompts.catalogue import Catalogue, Method, switch_name
 
-# A quoted value counts as the profile's when it is within 1% (or one unit of the last of 3 digits) of it.
+# A quoted value counts as the profile's when it is within 1% of it: models round.
 _QUOTE_TOLERANCE = 0.01
 
 
@@ -32,7 +33,8 @@ class Trigger(_Part):
 class PlannedMethod(_Part):
     """One method of the plan."""
 
-    id: str
+    # It becomes a file name and a macro.
+    id: str = Field(pattern=r"^(compute|memory|latency)\.[a-z0-9_]{1,48}$")
     axis: Axis
     why: str
     triggers: tuple[Trigger, ...] = Field(min_length=1)
@@ -153,13 +155,18 @@ def review_plan(plan: Plan, rules: PlanRules, catalogue: Catalogue) -> PlanRevie
 
 
 def _unknown_methods(plan: Plan, catalogue: Catalogue) -> list[str]:
-    problems = [f"method {i} appears twice" for i in plan.method_ids if plan.method_ids.count(i) > 1]
+    switches = [switch_name(i) for i in plan.method_ids]
+    problems = [
+        f"{i} shares its switch with another method"
+        for i, s in zip(plan.method_ids, switches, strict=True)
+        if switches.count(s) > 1
+    ]
     for method in plan.methods:
+        if method.id.partition(".")[0] != method.axis:
+            problems.append(f"{method.id}: its axis is {method.id.partition('.')[0]}, not {method.axis}")
         if catalogue.known(method.id):
-            known_axis = catalogue.get(method.id).axis
-            if known_axis != method.axis:
-                problems.append(f"{method.id}: its axis is {known_axis}, not {method.axis}")
-        elif not (method.new and method.description.strip()):
+            continue
+        if not (method.new and method.description.strip()):
             problems.append(
                 f"{method.id}: not in the catalogue (nearest: {catalogue.nearest(method.id)}); "
                 "use a listed id, or set new: true with a description"
@@ -208,7 +215,7 @@ def _uncited(plan: Plan, profile: Profile) -> list[str]:
 
 
 def _quotes(cited: float, measured: float) -> bool:
-    return abs(cited - measured) <= max(_QUOTE_TOLERANCE * abs(measured), 5e-4)
+    return math.isclose(cited, measured, rel_tol=_QUOTE_TOLERANCE)
 
 
 def _blocked(plan: Plan, rules: PlanRules) -> list[str]:
@@ -251,4 +258,5 @@ def _unexplained_skips(plan: Plan, rules: PlanRules, catalogue: Catalogue) -> li
 
 def _triggered(method: Method, profile: Profile) -> bool:
     metrics: dict[str, Metric] = {m.name: m for m in profile.metrics}
-    return any(t.metric in metrics and metrics[t.metric].distance >= 0.5 for t in method.triggers)
+    shown = [(metrics[t.metric], t.when) for t in method.triggers if t.metric in metrics]
+    return any(m.distance >= 0.5 and m.good != when for m, when in shown)

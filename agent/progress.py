@@ -210,7 +210,9 @@ class LiveProgress:
 
 def describe(event: AnyEvent) -> str:
     """One event as one line, "" for what is not worth one."""
-    if isinstance(event, ev.RunStarted | ev.SessionStarted | ev.TaskChecked | ev.CeilingsMeasured | ev.AaMeasured):
+    if isinstance(
+        event, ev.RunStarted | ev.SessionStarted | ev.TaskChecked | ev.CeilingsMeasured | ev.FloorFound | ev.AaMeasured
+    ):
         return _describe_start(event)
     if isinstance(event, ev.RequestSent | ev.ReplyReceived | ev.RequestFailed | ev.Recalled | ev.PlanDecided):
         return _describe_asking(event)
@@ -218,16 +220,21 @@ def describe(event: AnyEvent) -> str:
 
 
 def _describe_start(
-    event: ev.RunStarted | ev.SessionStarted | ev.TaskChecked | ev.CeilingsMeasured | ev.AaMeasured,
+    event: ev.RunStarted | ev.SessionStarted | ev.TaskChecked | ev.CeilingsMeasured | ev.FloorFound | ev.AaMeasured,
 ) -> str:
     if isinstance(event, ev.RunStarted):
         return fmt.one_line(f"{event.run_id} {event.task} {event.backend}, {event.provider} {event.model}".rstrip())
     if isinstance(event, ev.SessionStarted):
         return fmt.one_line(f"{'started' if event.key == '0' else 'resumed'} on {event.environment.device.name}")
     if isinstance(event, ev.TaskChecked):
-        return fmt.one_line("; ".join([f"task checked: rejects {', '.join(event.check.rejected)}", *event.notes]))
+        dropped = len(event.check.dropped_checks)
+        left_out = [f"{dropped} checks left out, the baseline fails them"] if dropped else []
+        rejects = f"task checked: rejects {', '.join(event.check.rejected)}"
+        return fmt.one_line("; ".join([rejects, *left_out, *event.notes]))
     if isinstance(event, ev.CeilingsMeasured):
-        return f"ceilings measured, floor {fmt.duration(event.floor_ms)}"
+        return "ceilings measured"
+    if isinstance(event, ev.FloorFound):
+        return f"floor {fmt.duration(event.floor_ms)}"
     return f"A/A spread {fmt.percent(event.spread)}"
 
 

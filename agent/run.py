@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -16,6 +16,7 @@ from agent.config import SearchSection
 from agent.errors import Interrupted
 from agent.events import (
     AaMeasured,
+    BranchWritten,
     CeilingsMeasured,
     Compared,
     Event,
@@ -25,8 +26,9 @@ from agent.events import (
     TaskChecked,
 )
 from agent.journal import Journal
+from agent.paths import iteration_folder
 from agent.progress import Progress
-from agent.task import Task
+from agent.task import Task, check_candidate
 from backends.types import BuildSpec, Built, Rejected
 from memory.store import Store
 from memory.types import Scope
@@ -172,32 +174,48 @@ class Run:
         devices = [e.device_id for e in self.journal.all(SessionStarted) if e.seq < seq]
         return sum(a != b for a, b in pairwise(devices))
 
+    def check_interrupted(self) -> None:
+        """Raise Interrupted if SIGINT or SIGTERM came."""
+        if self.stopped.is_set():
+            raise Interrupted("stopped by a signal")
+
     def checkpoint(self) -> None:
-        """Between two steps: stop here if asked to, or if the time is used up.
+        """Between two steps of an iteration: stop here if asked to, or if the time is used up.
 
         Raises:
             Interrupted: SIGINT or SIGTERM came.
             BudgetExhausted: the minutes are used up.
         """
-        if self.stopped.is_set():
-            raise Interrupted("stopped by a signal")
+        self.check_interrupted()
         self.budget.check_time(self.journal.elapsed_s)
+
+    def branch_folder(self, branch: BranchWritten) -> Path:
+        """Where a branch's kernel, build log and times lie."""
+        name = branch.key.removeprefix(f"iter{branch.iteration}/")
+        return iteration_folder(self.folder, branch.iteration) / "branches" / name
 
     def note(self, key: str, text: str) -> None:
         """Log something a person should know in the morning, once."""
         self.journal.once(Noted, key, lambda: Noted(key=key, text=text))
 
-    def build_all(self, sources: list[tuple[Path, BuildSpec]]) -> list[Built | Rejected]:
+    def build_all(self, sources: Sequence[tuple[Path, BuildSpec]]) -> list[Built | Rejected]:
         """Build in parallel, in order. Raises ToolchainError: the compiler is missing or broken."""
         with ThreadPoolExecutor(max_workers=max(1, self.device.usable_cores or 1)) as pool:
             return list(pool.map(lambda s: self.task.backend.build(s[0], s[1], self.cache), sources))
+
+    def build_candidates(self, sources: Sequence[tuple[Path, BuildSpec]]) -> list[Built | Rejected]:
+        """The same for kernels that a model wrote: held to the task's signature and libraries."""
+        return [
+            built if isinstance(built, Rejected) else check_candidate(self.task, path, built)
+            for (path, _), built in zip(sources, self.build_all(sources), strict=True)
+        ]
 
     def compare(self, iteration: int, name: str, a: tuple[str, Built], b: tuple[str, Built]) -> Comparison | Rejected:
         """Interleaved A/B, logged once under the iteration and `name`; `a` and `b` are labels and builds."""
         key = self.key(iteration, name)
 
         def measure() -> Compared:
-            self.checkpoint()
+            self.check_interrupted()
             self.progress.activity(f"comparing {a[0]} with {b[0]}")
             outcome = self.harness.compare(a[1].artifact, b[1].artifact)
             return Compared(key=key, iteration=iteration, a=a[0], b=b[0], outcome=outcome)

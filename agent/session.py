@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
 import signal
@@ -36,7 +37,7 @@ from agent.progress import Progress
 from agent.report.build import write_reports
 from agent.run import Run
 from agent.state import State, StateFold, fold, write_state
-from agent.task import Task, limits, measure_settings, prepare_task, require_fit, work_of
+from agent.task import Task, limits, measure_settings, prepare_task, require_fit
 from memory.scope import derive_family, shape_class
 from memory.store import Store, StoreError
 from memory.types import Scope
@@ -45,10 +46,10 @@ from profiling.counters import counter_source
 from profiling.device import DeviceFacts, cpu_facts
 from profiling.environment import inspect_environment, to_markdown
 from profiling.harness.harness import Harness
-from profiling.headroom import floor_ms
 from profiling.types import Ceilings
 from prompts.catalogue import load_catalogue
 
+_PR_SET_DUMPABLE = 4
 _PAUSES: dict[type[RoofclimbError], str] = {Interrupted: "interrupted", WaitingForAnswer: "waiting"}
 
 
@@ -68,7 +69,8 @@ def start(config: Config, progress: Callable[[int], Progress]) -> State:
         return _go(folder, progress(config.search.iterations))
     except (ConfigError, UnfitEnvironment):
         # Nothing was asked for yet, so nothing is lost: a task that cannot be measured leaves no half of a run.
-        if not any(isinstance(e, RequestSent) for e in read_events(folder / "events.jsonl")[0]):
+        log = folder / "events.jsonl"
+        if not log.is_file() or not any(isinstance(e, RequestSent) for e in read_events(log)[0]):
             remove_run_folder(folder)
         raise
 
@@ -93,9 +95,11 @@ def _go(folder: Path, progress: Progress) -> State:
         if journal.find(RunEnded, "end") is not None:
             write_reports(folder)
             return fold(journal.events)
+        keep_secrets()
         stopped = threading.Event()
         stack.enter_context(stop_on_signals(stopped))
         try:
+            check_llm(load_config(folder / "config.yaml"))
             with as_exit_codes(), open_run(folder, journal, progress, stopped) as run:
                 optimise(run)
         except RoofclimbError as error:
@@ -109,18 +113,16 @@ def _go(folder: Path, progress: Progress) -> State:
 def open_run(folder: Path, journal: Journal, progress: Progress, stopped: threading.Event) -> Iterator[Run]:
     """The run in `folder`, its parts made and wired; closed with the block."""
     config = load_config(folder / "config.yaml")
-    check_llm(config)
     task = prepare_task(config)
     cache = cache_folder()
     with ExitStack() as stack:
         device = cpu_facts()
         require_fit(task, device)
         ceilings = _ceilings(cache, config, progress)
-        work = work_of(task, None)
-        suspect = floor_ms(work, ceilings, task.dtype, theoretical=True)
         harness = stack.enter_context(
-            Harness(task.problem, measure_settings(config, suspect), limits(config), cache / "harness")
+            Harness(task.problem, measure_settings(config), limits(config), cache / "harness")
         )
+        _require_sandbox(config, harness)
         store = _open_store(config)
         stack.callback(store.close)
         environment = inspect_environment(task.backend.toolchain(), counter_source(), harness.layers())
@@ -143,14 +145,20 @@ def open_run(folder: Path, journal: Journal, progress: Progress, stopped: thread
             catalogue=load_catalogue(),
             store=store,
             scope=_scope(config, task, device),
-            asker=Asker(_provider(config), journal, budget, stopped.is_set),
+            asker=Asker(lambda: _provider(config), journal, budget, stopped.is_set),
             budget=budget,
             progress=progress,
             versions={"roofclimb": version("roofclimb"), **task.backend.toolchain()},
             stopped=stopped,
         )
-        _log_ceilings(run, ceilings, work_floor=floor_ms(work, ceilings, task.dtype), suspect=suspect)
+        key = run.key(0, "ceilings")
+        journal.once(CeilingsMeasured, key, lambda: CeilingsMeasured(key=key, ceilings=ceilings))
         yield run
+
+
+def keep_secrets() -> None:
+    """Make this process undumpable: no other process of the user reads its memory or its `/proc/PID/environ`."""
+    ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0)
 
 
 @contextmanager
@@ -282,13 +290,13 @@ def _log_start(folder: Path, journal: Journal, config: Config, task: Task) -> No
     )
 
 
-def _log_ceilings(run: Run, ceilings: Ceilings, work_floor: float | None, suspect: float | None) -> None:
-    key = run.key(0, "ceilings")
-    run.journal.once(
-        CeilingsMeasured,
-        key,
-        lambda: CeilingsMeasured(key=key, ceilings=ceilings, floor_ms=work_floor, suspect_ms=suspect),
-    )
+def _require_sandbox(config: Config, harness: Harness) -> None:
+    missing = [name for name, stands in harness.layers().items() if not stands]
+    if config.measure.require_sandbox and missing:
+        raise UnfitEnvironment(
+            f"this machine does not allow these layers of the sandbox: {', '.join(missing)}; "
+            "run as root, allow user namespaces, or drop --require-sandbox"
+        )
 
 
 def _state_writer(journal: Journal, folder: Path) -> Callable[[AnyEvent], None]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from pydantic import BaseModel, ConfigDict
 
 from agent import events as ev
+from agent.artefacts import write_text
 from agent.events import AnyEvent, Attribution
 from agent.llm.types import Usage
 from backends.types import Rejected
@@ -134,12 +134,7 @@ def fold(events: Iterable[AnyEvent]) -> State:
 
 def write_state(state: State, folder: Path) -> None:
     """Replace `state.json` in one step, so that a reader never sees half of it."""
-    temporary = folder / "state.json.tmp"
-    with temporary.open("w") as stream:
-        stream.write(state.model_dump_json(indent=2) + "\n")
-        stream.flush()
-        os.fsync(stream.fileno())
-    temporary.replace(folder / "state.json")
+    write_text(folder / "state.json", state.model_dump_json(indent=2) + "\n")
 
 
 class StateFold:
@@ -149,6 +144,9 @@ class StateFold:
         self.state = State()
         self._open: dict[str, ev.RequestSent] = {}
         self._suffix = ""
+        self._device = ""
+        self._ended: set[int] = set()
+        self._best_at_end: dict[str, object] = {}
 
     def take(self, event: AnyEvent) -> None:
         """Apply the next event."""
@@ -164,8 +162,11 @@ class StateFold:
         self._suffix = event.suffix
         self._set(run_id=event.run_id, version=event.version, task=event.task, backend=event.backend, noise=event.noise)
 
-    def _on_session_started(self, _: ev.SessionStarted) -> None:
-        self._set(status="running")
+    def _on_session_started(self, event: ev.SessionStarted) -> None:
+        self._set(status="running", stop_reason=None)
+        if self._device not in ("", event.device_id):
+            self._forget_unended()
+        self._device = event.device_id
         for key in list(self._open):
             self._charge(self._open.pop(key), None)
 
@@ -188,7 +189,7 @@ class StateFold:
         if event.iteration == 0:
             if timing is not None and event.branch == "baseline":
                 self._set(baseline_ms=timing.median_ms)
-            if timing is not None and (event.branch == "best" or self.state.best_ms is None):
+            if timing is not None and (event.branch == "best" or self.state.best_from == "baseline"):
                 self._set(best_ms=timing.median_ms)
             if self.state.best_file is None:
                 self._set(best_file=f"baseline/kernel{self._suffix}")
@@ -289,6 +290,8 @@ class StateFold:
     def _on_iteration_ended(self, event: ev.IterationEnded) -> None:
         line = self._iteration(event.iteration)
         self._put_iteration(line.model_copy(update={"status": event.status, "reason": event.reason}))
+        self._ended.add(event.iteration)
+        self._best_at_end = {name: getattr(self.state, name) for name in ("best_ms", "best_file", "best_from")}
 
     def _on_run_ended(self, event: ev.RunEnded) -> None:
         notes = (*self.state.notes, event.note) if event.note else self.state.notes
@@ -296,6 +299,13 @@ class StateFold:
 
     def _on_paused(self, event: ev.Paused) -> None:
         self._set(status=event.status, stop_reason=event.reason)
+
+    def _forget_unended(self) -> None:
+        """On another device an iteration that had not ended is measured anew: its lines must not stand twice."""
+        lists = ("frontier", "roofline_history", *(f"{c}_methods" for c in get_args(ev.MethodClass)))
+        kept = {name: tuple(x for x in getattr(self.state, name) if x.iteration in self._ended) for name in lists}
+        baseline = {"best_ms": None, "best_file": f"baseline/kernel{self._suffix}", "best_from": "baseline"}
+        self._set(**kept, **(self._best_at_end or baseline))
 
     def _on_request_sent(self, event: ev.RequestSent) -> None:
         if event.key in self._open:
@@ -308,16 +318,20 @@ class StateFold:
             self._charge(sent, event)
 
     def _on_request_failed(self, event: ev.RequestFailed) -> None:
-        self._open.pop(event.key, None)
+        sent = self._open.pop(event.step, None)
+        if sent is not None and event.usd is not None:
+            self._add_cost(sent.purpose, Usage(), event.usd)
 
     def _charge(self, sent: ev.RequestSent, received: ev.ReplyReceived | None) -> None:
         """A reply at its cost; a request lost in flight at the most it can have cost."""
         usage = received.reply.usage if received else Usage(output=sent.worst_tokens)
-        usd = received.reply.usd if received else sent.worst_usd
+        self._add_cost(sent.purpose, usage, received.reply.usd if received else sent.worst_usd)
+
+    def _add_cost(self, purpose: str, usage: Usage, usd: float | None) -> None:
         cost = self.state.cost
         tokens = {kind: cost.tokens[kind] + (getattr(usage, kind) or 0) for kind in cost.tokens}
         by_purpose = dict(cost.by_purpose)
-        by_purpose[sent.purpose] = by_purpose.get(sent.purpose, 0.0) + (usd or 0.0)
+        by_purpose[purpose] = by_purpose.get(purpose, 0.0) + (usd or 0.0)
         total = None if usd is None or cost.usd is None else cost.usd + usd
         self._set(cost=Cost(usd=total, tokens=tokens, calls=cost.calls + 1, by_purpose=by_purpose))
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from agent.config import Config, TaskSection
 from agent.errors import UnfitEnvironment
 from agent.faults import as_exit_codes
+from backends.dependencies import foreign_libraries
 from backends.registry import detect, get_backend
-from backends.types import Backend, BuildSpec, Signature
+from backends.signature import same_signature
+from backends.types import Backend, BuildSpec, Built, Rejected, Signature, SourceError
 from profiling.binding import TensorRule, bind, convention_used, evaluate_expression
 from profiling.device import DeviceFacts
 from profiling.types import Case, Limits, MeasureSettings, Problem, TaskCheck, TaskError, Tolerance, Work
@@ -50,19 +52,15 @@ class Task:
         return "float64" if "float64" in dtypes else "float32"
 
 
-def prepare_task(config: Config, kernel: Path | None = None) -> Task:
+def prepare_task(config: Config) -> Task:
     """Parse the baseline and bind the task; nothing is built yet.
-
-    Args:
-        config: as loaded.
-        kernel: a kernel to take for the baseline instead (for `bench KERNEL` and `inspect`).
 
     Raises:
         ConfigError: the source or the task cannot be bound.
         UnfitEnvironment: the backend's compiler is missing.
     """
     section = config.task
-    baseline = kernel or section.baseline
+    baseline = section.baseline
     spec = build_spec(section)
     with as_exit_codes():
         name = detect(baseline) if section.backend == "auto" else section.backend
@@ -91,6 +89,21 @@ def require_fit(task: Task, device: DeviceFacts) -> None:
         )
 
 
+def check_candidate(task: Task, source: Path, built: Built) -> Built | Rejected:
+    """A candidate has the baseline's signature, and needs no library that the task does not allow."""
+    try:
+        signature = task.backend.signature(source, task.spec)
+    except SourceError as error:
+        return Rejected("signature", str(error))
+    difference = same_signature(task.signature, signature)
+    if difference is not None:
+        return Rejected("signature", difference)
+    foreign = foreign_libraries(built.artifact, task.config.task.allow.libraries)
+    if foreign:
+        return Rejected("load", f"needs {', '.join(foreign)}, which task.allow.libraries does not name")
+    return built
+
+
 def build_spec(section: TaskSection) -> BuildSpec:
     """The task's build section; the baseline's own folder is searched for its headers."""
     build = section.build
@@ -110,7 +123,7 @@ def tensor_rules(section: TaskSection) -> Mapping[str, TensorRule] | None:
     return {name: TensorRule(t.shape, t.dtype, t.role, t.init) for name, t in section.tensors.items()}
 
 
-def measure_settings(config: Config, floor_ms: float | None) -> MeasureSettings:
+def measure_settings(config: Config) -> MeasureSettings:
     """The `measure` section for the harness."""
     measure = config.measure
     return MeasureSettings(
@@ -120,7 +133,6 @@ def measure_settings(config: Config, floor_ms: float | None) -> MeasureSettings:
         max_time_s=measure.max_time_s,
         l2=measure.l2,
         pairs=measure.pairs,
-        floor_ms=floor_ms,
         threads=config.device.threads,
     )
 
@@ -150,11 +162,6 @@ def one_pass_bytes(case: Case) -> float:
         size = tensor.elements * _element_bytes(tensor.dtype)
         total += 2 * size if tensor.role == "inout" else size
     return float(total)
-
-
-def with_reference(task: Task, reference: Path) -> Task:
-    """The same task, judged by another copy of its reference."""
-    return replace(task, problem=replace(task.problem, reference=reference))
 
 
 def _element_bytes(dtype: str) -> int:

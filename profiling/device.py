@@ -77,7 +77,9 @@ def cpu_facts(root: Path = _ROOT) -> DeviceFacts:
 
 
 def pinned_cores(threads: int, root: Path = _ROOT) -> tuple[int, ...]:
-    """The CPUs that `threads` threads are pinned to: one per physical core first, then SMT siblings, lowest first.
+    """The CPUs that `threads` threads are pinned to: one per physical core first, then SMT siblings, highest first.
+
+    The lowest are where the system, the controller and the oracle run.
 
     Ceilings and kernels must be measured on the same cores, so both sides ask here.
 
@@ -86,11 +88,11 @@ def pinned_cores(threads: int, root: Path = _ROOT) -> tuple[int, ...]:
     """
     allowed = sorted(os.sched_getaffinity(0))
     if not 1 <= threads <= len(allowed):
-        raise ValueError(f"{threads} threads asked for, {len(allowed)} cores usable: lower `measure.threads`")
+        raise ValueError(f"{threads} threads asked for, {len(allowed)} cores usable: lower `device.threads`")
     taken: set[str] = set()
     leaders: list[int] = []
     siblings: list[int] = []
-    for cpu in allowed:
+    for cpu in reversed(allowed):
         core = _text(root / f"sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list") or str(cpu)
         (siblings if core in taken else leaders).append(cpu)
         taken.add(core)

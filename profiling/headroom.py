@@ -51,7 +51,9 @@ def split(gap: float, w_m: float | None, w_c: float | None) -> Split:
     return Split(compute=gap * compute / most, memory=gap * memory / most, latency=gap * latency / most)
 
 
-def headroom(time_ms: float, work: Work, ceilings: Ceilings, dtype: str, profile: Profile) -> Headroom:
+def headroom(
+    time_ms: float, work: Work, ceilings: Ceilings, dtype: str, profile: Profile, near_peak: float = NEAR_PEAK
+) -> Headroom:
     """Headroom of a CPU kernel, its loads taken from the profile.
 
     `w_c` is `flops_fraction`; `w_m` the highest of: memory bandwidth used by the least bytes, the same by counted
@@ -65,6 +67,7 @@ def headroom(time_ms: float, work: Work, ceilings: Ceilings, dtype: str, profile
         bytes_floor_ms=bytes_floor,
         w_m=max(loads, default=None),
         w_c=profile.value("flops_fraction"),
+        near_peak=near_peak,
     )
 
 
@@ -75,6 +78,7 @@ def headroom_of(
     bytes_floor_ms: float | None,
     w_m: float | None,
     w_c: float | None,
+    near_peak: float = NEAR_PEAK,
 ) -> Headroom:
     """Headroom from floors and loads, on any device.
 
@@ -85,11 +89,11 @@ def headroom_of(
         time_ms: the kernel's time.
         flops_floor_ms, bytes_floor_ms: least times by arithmetic and by bandwidth, None where unknown.
         w_m, w_c: loads of the busiest memory unit and the busiest math pipe, 0-1, None where not measured.
+        near_peak: headroom under which, on all three axes, a kernel counts as near its peak.
     """
     floor = _highest(flops_floor_ms, bytes_floor_ms)
     gap = None if floor is None else 0.0 if time_ms <= floor else 1.0 - floor / time_ms
     shares = split(1.0 if gap is None else gap, w_m, w_c)
-    near_peak = gap is not None and max(shares) < NEAR_PEAK
     bound = _bound(w_m, w_c, memory_floor_leads=(bytes_floor_ms or 0.0) >= (flops_floor_ms or 0.0))
     return Headroom(
         time_ms=time_ms,
@@ -98,7 +102,7 @@ def headroom_of(
         compute=shares.compute,
         memory=shares.memory,
         latency=shares.latency,
-        near_peak=near_peak,
+        near_peak=gap is not None and max(shares) < near_peak,
         bound=bound,
         why=_why(time_ms, floor, floor is not None and floor == bytes_floor_ms, w_m, w_c, bound),
     )

@@ -321,7 +321,7 @@ class Headroom:
         floor_ms: the least time measured ceilings allow, None when no work is known.
         gap: 1 - floor/time.
         compute, memory, latency: share of the gap on each axis.
-        near_peak: all three under 0.15.
+        near_peak: all three under the threshold in force (0.15 unless the task says otherwise).
         bound: the leading axis.
         why: one sentence naming the numbers behind it.
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agent.llm.atomic import write_atomic
+from agent.atomic import write_atomic
 from agent.llm.types import LLMError, LLMSettings, Reply, Request, Usage
 
 

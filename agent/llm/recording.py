@@ -7,7 +7,7 @@ import json
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Protocol, runtime_checkable
 
 from pydantic import (
     BaseModel,
@@ -20,7 +20,7 @@ from pydantic import (
     ValidationError,
 )
 
-from agent.llm.atomic import write_atomic
+from agent.atomic import write_atomic
 from agent.llm.types import Provider, Reply, Request, Step, StopReason, Usage
 
 _CONTEXT: TypeAdapter[dict[str, JsonValue]] = TypeAdapter(dict[str, JsonValue])
@@ -127,6 +127,15 @@ def write_recording(folder: Path, recording: Recording) -> Path:
     return path
 
 
+@runtime_checkable
+class Plays(Protocol):
+    """A provider that plays recordings."""
+
+    def recorded(self, step: Step) -> Recording | None:
+        """The recording of a step, None when there is none."""
+        ...
+
+
 class RecordingProvider:
     """Any provider, with every reply written down before it is handed on. Errors are not recorded."""
 
@@ -150,8 +159,11 @@ class RecordingProvider:
     def complete(self, request: Request) -> Reply:
         """Ask the inner provider and record the exchange. Raises LLMError, and OSError when it cannot be written."""
         reply = self._inner.complete(request)
+        played = self.recorded(request.step)
         with self._lock:
             context = self._contexts.pop(request.step.name, {})
+        if played is not None:
+            context = played.context  # the answer was given to that prompt, not to today's
         usage = RecordedUsage(
             input=reply.usage.input,
             output=reply.usage.output,
@@ -168,6 +180,10 @@ class RecordingProvider:
         )
         write_recording(self._folder, recording)
         return reply
+
+    def recorded(self, step: Step) -> Recording | None:
+        """The recording that the inner provider plays, None where it plays none. Raises LLMError."""
+        return self._inner.recorded(step) if isinstance(self._inner, Plays) else None
 
     def worst_case_usd(self, request: Request) -> float | None:
         """As the inner provider says."""

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 Purpose = Literal["plan", "branch", "repair", "ablate"]
-ErrorKind = Literal["auth", "bad-request", "refusal", "exhausted", "unavailable", "no-recording", "waiting"]
+ErrorKind = Literal[
+    "auth", "bad-request", "refusal", "exhausted", "unavailable", "no-recording", "no-budget", "waiting"
+]
 StopReason = Literal["end", "truncated", "refusal", "other"]
 
 
@@ -97,7 +99,8 @@ class LLMError(Exception):
     """The one classified error of every provider.
 
     `auth`, `bad-request`, `refusal`, `exhausted` (retries used up) and `unavailable` (no answer that could be used)
-    end in exit code 4; `no-recording` rejects one branch; `waiting` is the file provider's exit code 75.
+    end in exit code 4; `no-recording` and `no-budget` (it was not sent) reject one branch; `waiting` is the file
+    provider's exit code 75.
     """
 
     def __init__(self, kind: ErrorKind, message: str, context: Mapping[str, str] | None = None) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from agent import events as ev
-from agent.errors import UnfitEnvironment
+from agent.artefacts import read_source, write_text
 from agent.events import AnyEvent
 from agent.journal import read_events
 from agent.report.html import render_html
@@ -25,8 +24,8 @@ def write_reports(folder: Path) -> None:
     """
     events, _ = read_events(folder / "events.jsonl")
     state = fold(events)
-    _replace(folder / "summary.md", render_summary(state, events))
-    _replace(folder / "report.html", render_html(state, events, _sources(folder, events, state.best_file)))
+    write_text(folder / "summary.md", render_summary(state, events))
+    write_text(folder / "report.html", render_html(state, events, _sources(folder, events, state.best_file)))
 
 
 def _sources(folder: Path, events: Sequence[AnyEvent], best_file: str | None) -> dict[str, str]:
@@ -34,20 +33,7 @@ def _sources(folder: Path, events: Sequence[AnyEvent], best_file: str | None) ->
     started = last(events, ev.RunStarted)
     places = {"baseline": f"baseline/kernel{started.suffix}" if started else None, "best": best_file}
     return {
-        name: (folder / place).read_text(errors="replace")
+        name: read_source(folder / place)
         for name, place in places.items()
         if place is not None and (folder / place).is_file()
     }
-
-
-def _replace(path: Path, text: str) -> None:
-    temporary = path.with_name(path.name + ".tmp")
-    try:
-        with temporary.open("w", encoding="utf-8") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        temporary.replace(path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise UnfitEnvironment(f"{path}: cannot be written ({error.strerror}); free space or fix its rights") from None

@@ -64,12 +64,13 @@ def _ceiling_rows(events: Sequence[AnyEvent]) -> list[tuple[str, str]]:
         return [("ceilings", fmt.MISSING)]
     c = event.ceilings
     flops = ", ".join(f"{name} {fmt.giga(value, 'GFLOP/s')}" for name, value in c.flops.items())
+    floor = last(events, ev.FloorFound)
     return [
         ("measured bandwidth", f"copy {fmt.giga(c.copy_bytes, 'GB/s')}, read {fmt.giga(c.read_bytes, 'GB/s')}"),
         ("measured arithmetic", flops or fmt.MISSING),
         ("where ceilings come from", "; ".join(f"{k}: {v}" for k, v in c.provenance.items()) or fmt.MISSING),
-        ("floor at measured ceilings", fmt.duration(event.floor_ms)),
-        ("suspect below", fmt.duration(event.suspect_ms)),
+        ("floor at measured ceilings", fmt.duration(floor.floor_ms if floor else None)),
+        ("suspect below", fmt.duration(floor.suspect_ms if floor else None)),
     ]
 
 
@@ -126,7 +127,6 @@ def _bullets(state: State, events: Sequence[AnyEvent]) -> tuple[str, ...]:
         for e in of_type(events, ev.Profiled)
         if e.profile.note != state.degraded
     ]
-    found += [f"Plan of iteration {e.iteration}: {text}" for e in of_type(events, ev.PlanDecided) for text in e.notes]
     found += [f"Reply {e.key}: {e.reply.note}" for e in of_type(events, ev.ReplyReceived) if e.reply.note]
     sessions = of_type(events, ev.SessionStarted)
     if sessions:

@@ -153,10 +153,10 @@ def cautions(state: State, events: Sequence[AnyEvent]) -> tuple[str, ...]:
 def figures(state: State, events: Sequence[AnyEvent]) -> tuple[tuple[str, str], ...]:
     """The numbers of the top."""
     baseline_ms, best_ms = baseline_and_best_ms(state, events)
-    checked, ceilings = last(events, ev.TaskChecked), last(events, ev.CeilingsMeasured)
+    checked, found = last(events, ev.TaskChecked), last(events, ev.FloorFound)
     flops = checked.work.flops if checked else None
     moved = checked.work.bytes if checked else None
-    floor_ms = ceilings.floor_ms if ceilings else None
+    floor_ms = found.floor_ms if found else None
     of_floor = floor_ms / best_ms if floor_ms and best_ms else None
     interval = state.speedup_interval or (None, None)
     return (

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 from agent.artefacts import write_json, write_text
 from agent.events import AblationBuilt, MachineCodeChecked
-from agent.llm.types import Request, Step
+from agent.llm.types import LLMError, Request, Step
 from agent.paths import iteration_folder
 from agent.plan import Plan
 from agent.run import Kernel, Run
-from agent.stages.branches import read_kernel, signature_rejection
+from agent.stages.branches import read_kernel
 from agent.stages.evidence import disassemble
 from agent.stages.wording import ablation_prompt, system_prompt
 from backends.types import BuildSpec, Built, Rejected
@@ -22,6 +22,8 @@ from prompts.catalogue import switch_name
 # The switch audit: with all methods off the kernel may be this much slower than the one they were applied to.
 AUDIT_TOLERANCE = 0.10
 ALL = "all"
+# How often a rewrite is asked for when the answer cannot be read.
+_ASKED = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +114,7 @@ def _build(run: Run, iteration: int, name: str, source: str, spec: BuildSpec) ->
     write_text(path, source)
     run.checkpoint()
     run.progress.activity(f"building {name}")
-    return signature_rejection(run.task, path) or run.build_all([(path, spec)])[0]
+    return run.build_candidates([(path, spec)])[0]
 
 
 def _rewrite(run: Run, iteration: int, plan: Plan, champion: Kernel, method: str) -> str | Rejected:
@@ -120,14 +122,17 @@ def _rewrite(run: Run, iteration: int, plan: Plan, champion: Kernel, method: str
     run.checkpoint()
     run.progress.activity(f"asking for the champion without {method}")
     llm = run.task.config.llm
-    request = Request(
-        Step(iteration, "ablate", method),
-        system_prompt(),
-        "",
-        ablation_prompt(run, plan, method, champion.source),
-        llm.max_output_tokens if llm else 0,
-    )
-    return read_kernel(run, run.asker.ask_all([request])[0])
+    limit = llm.max_output_tokens if llm else 0
+    unreadable = None
+    for attempt in range(_ASKED):
+        prompt = ablation_prompt(run, plan, method, champion.source, unreadable)
+        request = Request(Step(iteration, "ablate", method, attempt), system_prompt(), "", prompt, limit)
+        reply = run.asker.ask_all([request])[0]
+        source = read_kernel(run, reply)
+        if isinstance(source, str) or isinstance(reply, LLMError):
+            break
+        unreadable = source.reason
+    return source
 
 
 def _built_event(

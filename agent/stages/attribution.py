@@ -1,17 +1,42 @@
-"""Classes: what each method's presence and effect add up to. Pure; missing evidence is never a verdict."""
+"""Classes: what each method's presence and effect add up to. Missing evidence is never a verdict."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from agent.events import Attribution, MethodClass
+from agent.artefacts import write_json
+from agent.events import Attributed, Attribution, MethodClass
+from agent.paths import iteration_folder
 from agent.plan import Plan, PlannedMethod
+from agent.run import Run
 from agent.stages.ablation import ALL, AUDIT_TOLERANCE, Ablation
 from backends.types import Rejected
 from profiling.types import Comparison, MethodPresence
 
 # Attributions that leave more than this share of the gain unexplained point at methods that work together.
 _UNEXPLAINED = 0.25
+
+
+def attribute_champion(
+    run: Run,
+    iteration: int,
+    plan: Plan,
+    presence: Sequence[MethodPresence],
+    ablations: Mapping[str, Ablation],
+    champion: Comparison | Rejected,
+) -> Attributed:
+    """The iteration's attribution table, logged once and written to `attribution.json`."""
+    key = run.key(iteration, "attribution")
+
+    def classify() -> Attributed:
+        rows, audit = attribute(plan, presence, ablations, champion, run.smallest_gain)
+        gain_ms = champion.delta_ms if isinstance(champion, Comparison) else None
+        return Attributed(key=key, iteration=iteration, gain_ms=gain_ms, rows=rows, audit=audit)
+
+    attributed = run.journal.once(Attributed, key, classify)
+    table = attributed.model_dump(mode="json", include={"iteration", "gain_ms", "rows", "audit"})
+    write_json(iteration_folder(run.folder, iteration) / "attribution.json", table)
+    return attributed
 
 
 def attribute(
@@ -21,7 +46,7 @@ def attribute(
     champion: Comparison | Rejected,
     smallest_gain: float,
 ) -> tuple[tuple[Attribution, ...], str | None]:
-    """The attribution table, and the switch audit in one line (None: no audit was possible).
+    """The attribution table, and the switch audit in one line (None: nothing was ablated).
 
     Args:
         plan: the methods.
@@ -30,7 +55,7 @@ def attribute(
         champion: the kernel they were applied to (a) against the champion (b).
         smallest_gain: relative gain below which nothing is claimed.
     """
-    sound, audit = audit_switches(ablations.get(ALL))
+    sound, audit = audit_switches(ablations.get(ALL)) if ablations else (True, None)
     found = {p.method: p for p in presence}
     rows = [_row(m, found.get(m.id), ablations.get(m.id), smallest_gain) for m in plan.methods]
     if not sound:
@@ -39,13 +64,16 @@ def attribute(
 
 
 def audit_switches(all_off: Ablation | None) -> tuple[bool, str | None]:
-    """Whether the kernel with all switches off performs like the kernel that the methods were applied to."""
+    """Whether the kernel with all switches off performs like the kernel that the methods were applied to.
+
+    Without that evidence attributions by switch prove nothing: a slow #else branch would look like a fast method.
+    """
     if all_off is None:
-        return True, None
+        return False, "not possible: not every method has a switch"
     comparison = all_off.comparison
     if not isinstance(comparison, Comparison):
         rejected = comparison or all_off.built.rejected
-        return True, f"not possible: with all methods off, {rejected.reason if rejected else 'nothing was measured'}"
+        return False, f"not possible: with all methods off, {rejected.reason if rejected else 'nothing was measured'}"
     ratio = f"with all methods off {comparison.speedup:.3f}x the time of the kernel they were applied to"
     if comparison.low > 1 + AUDIT_TOLERANCE:
         return False, f"failed: {ratio}; the #else branches are slower, so attributions by switch are void"
@@ -81,6 +109,8 @@ def _classify(
         return "unverified", "not ablated"
     if ablation.built.rejected is not None:
         return "unverified", f"without it: {ablation.built.rejected.reason}"
+    if ablation.built.code_differs is False and ablation.built.form == "rewrite":
+        return "unverified", "the rewrite without it is the same machine code"
     if ablation.built.code_differs is False:
         return "implementation_failed", "turning it off changes no machine code"
     comparison = ablation.comparison

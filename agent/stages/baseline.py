@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from agent.artefacts import write_json
-from agent.errors import ConfigError
-from agent.events import AaMeasured, Evaluated, TaskChecked
+from agent.artefacts import read_source, write_json
+from agent.errors import ConfigError, UnfitEnvironment
+from agent.events import AaMeasured, Evaluated, FloorFound, TaskChecked
 from agent.run import Kernel, Run
 from agent.task import work_of
 from backends.types import Built, Rejected
+from profiling.headroom import floor_ms
 from profiling.types import Evaluation
 
 
@@ -19,10 +20,11 @@ def measure_baseline(run: Run) -> Kernel:
     """
     built = _build(run)
     _check_task(run, built)
+    _settle_floor(run)
     evaluation = _evaluate(run, built)
     assert evaluation.timing is not None
     write_json(run.folder / "baseline" / "bench.json", evaluation)
-    source = run.task.baseline.read_text()
+    source = read_source(run.task.baseline)
     kernel = Kernel("baseline", source, built, evaluation.timing.median_ms, run.epoch)
     measure_noise(run, 0, kernel)
     return kernel
@@ -37,6 +39,11 @@ def measure_noise(run: Run, iteration: int, kernel: Kernel) -> None:
     def measure() -> AaMeasured:
         run.progress.activity(f"measuring the noise: {kernel.label} against itself")
         spread = run.harness.aa_spread(kernel.built.artifact)
+        if isinstance(spread, Rejected):
+            if not measured:
+                raise UnfitEnvironment(f"the noise cannot be measured here: {spread.reason}; is the machine busy?")
+            run.note(run.key(iteration, "aa"), f"A/A spread not measured again for {kernel.label}: {spread.reason}")
+            spread = measured[-1].spread
         return AaMeasured(key=run.key(iteration, "aa"), spread=spread, median_ms=kernel.median_ms)
 
     run.journal.once(AaMeasured, run.key(iteration, "aa"), measure)
@@ -51,23 +58,30 @@ def _build(run: Run) -> Built:
 
 
 def _check_task(run: Run, built: Built) -> None:
+    # Once a session, logged once: the oracle of this session has to learn the baseline's errors, too.
+    run.progress.activity("testing the task: reference, tolerance, extra shapes")
+    found = run.harness.check_task(built.artifact)
+
     def check() -> TaskChecked:
-        run.progress.activity("testing the task: reference, tolerance, extra shapes")
-        found = run.harness.check_task(built.artifact)
-        notes = [
-            f"extra shape {dict(dims)} left out: the baseline fails it ({why})" for dims, why in found.dropped_checks
-        ]
-        return TaskChecked(
-            key=run.key(0, "task"), check=found, work=work_of(run.task, found), notes=(*run.task.notes, *notes)
-        )
+        return TaskChecked(key=run.key(0, "task"), check=found, work=work_of(run.task, found), notes=run.task.notes)
 
     run.journal.once(TaskChecked, run.key(0, "task"), check)
+
+
+def _settle_floor(run: Run) -> None:
+    """Floors need the work, which may stand in the reference alone: after the task check."""
+    floor, suspect = (floor_ms(run.work, run.ceilings, run.task.dtype, theoretical=t) for t in (False, True))
+    run.harness.set_floor(suspect)
+    key = run.key(0, "floor")
+    run.journal.once(FloorFound, key, lambda: FloorFound(key=key, floor_ms=floor, suspect_ms=suspect))
 
 
 def _evaluate(run: Run, built: Built) -> Evaluation:
     def evaluate() -> Evaluated:
         run.progress.activity("measuring the baseline")
         outcome = run.harness.evaluate(built.artifact)
+        if outcome.verdict in ("suspect", "error"):
+            raise UnfitEnvironment(f"the baseline cannot be timed here: {outcome.reason}; is the machine busy?")
         if outcome.verdict != "pass":
             raise ConfigError(f"the baseline is not usable ({outcome.verdict}): {outcome.reason}")
         return Evaluated(

@@ -9,15 +9,11 @@ from agent.artefacts import write_json, write_text
 from agent.events import BranchWritten, Evaluated
 from agent.llm.parse import Unreadable, extract_code
 from agent.llm.types import LLMError, Reply, Request, Step
-from agent.paths import iteration_folder
 from agent.plan import Plan
 from agent.run import Kernel, Run
 from agent.stages.wording import branch_prefix, branch_prompt, repair_prompt, system_prompt
-from agent.task import Task
-from backends.dependencies import foreign_libraries
 from backends.identity import source_hash
-from backends.signature import same_signature
-from backends.types import Built, Rejected, SourceError
+from backends.types import Built, Rejected
 from profiling.types import Evaluation
 
 _ASKED_AGAIN = 2
@@ -49,7 +45,7 @@ def evaluate_branches(run: Run, iteration: int, written: Sequence[BranchWritten]
     sources = [w for w in written if w.source is not None]
     run.checkpoint()
     run.progress.activity(f"building {len(sources)} branches")
-    builds = run.build_all([(_source_path(run, w), run.task.spec) for w in sources])
+    builds = run.build_candidates([(_source_path(run, w), run.task.spec) for w in sources])
     kernels = []
     for branch, built in zip(sources, builds, strict=True):
         outcome = _evaluate(run, iteration, branch, built)
@@ -68,37 +64,22 @@ def evaluate_branches(run: Run, iteration: int, written: Sequence[BranchWritten]
 def repair_branches(
     run: Run, iteration: int, best: Kernel, plan: Plan, written: Sequence[BranchWritten]
 ) -> list[Kernel]:
-    """All branches failed: repair them, at most `search.repairs` times, until one passes."""
-    current = list(written)
-    for attempt in range(1, run.search.repairs + 1):
-        failed = [(w, _failure(run, iteration, w)) for w in current if w.source is not None]
-        if not failed:
-            return []
+    """All branches failed: repair them, at most `search.repairs` times, until one passes.
+
+    A repair that cannot be used leaves the kernel before it to be repaired again, with the new reason.
+    """
+    sources = {w.branch: w for w in written if w.source is not None}
+    reasons = {name: _failure(run, iteration, w) for name, w in sources.items()}
+    for attempt in range(1, run.search.repairs + 1 if sources else 0):
         run.checkpoint()
         run.progress.activity(f"all branches failed: repair {attempt}")
-        current = _repair(run, iteration, attempt, best, plan, failed)
-        kernels = evaluate_branches(run, iteration, current)
+        repaired = _repair(run, iteration, attempt, best, plan, [(w, reasons[n]) for n, w in sources.items()])
+        kernels = evaluate_branches(run, iteration, repaired)
         if kernels:
             return kernels
+        sources |= {w.branch: w for w in repaired if w.source is not None}
+        reasons |= {w.branch: _failure(run, iteration, w) for w in repaired}
     return []
-
-
-def signature_rejection(task: Task, path: Path) -> Rejected | None:
-    """A candidate must have the baseline's signature, whatever else it does."""
-    try:
-        signature = task.backend.signature(path, task.spec)
-    except SourceError as error:
-        return Rejected("signature", str(error))
-    difference = same_signature(task.signature, signature)
-    return None if difference is None else Rejected("signature", difference)
-
-
-def foreign_rejection(built: Built, allowed: Sequence[str]) -> Rejected | None:
-    """What the built library needs beyond the run-time and the task's `allow.libraries` rejects it."""
-    foreign = foreign_libraries(built.artifact, allowed)
-    if not foreign:
-        return None
-    return Rejected("load", f"needs {', '.join(foreign)}, which task.allow.libraries does not name")
 
 
 def read_kernel(run: Run, reply: Reply | LLMError) -> str | Rejected:
@@ -174,28 +155,16 @@ def _evaluate(run: Run, iteration: int, branch: BranchWritten, built: Built | Re
     def evaluate() -> Evaluated:
         run.checkpoint()
         run.progress.activity(f"verifying and timing {branch.branch}")
-        outcome = _outcome(run, _source_path(run, branch), built)
+        outcome = built if isinstance(built, Rejected) else run.harness.evaluate(built.artifact)
         seconds = built.seconds if isinstance(built, Built) else None
         return Evaluated(key=key, iteration=iteration, branch=branch.branch, build_s=seconds, outcome=outcome)
 
     outcome = run.journal.once(Evaluated, key, evaluate).outcome
-    folder = _folder(run, branch)
+    folder = run.branch_folder(branch)
     write_json(folder / "bench.json", outcome)
     log = built.log if isinstance(built, Built) else f"{built.reason}\n\n{built.evidence}"
     write_text(folder / "build.log", log + "\n")
     return outcome
-
-
-def _outcome(run: Run, source: Path, built: Built | Rejected) -> Evaluation | Rejected:
-    rejected = signature_rejection(run.task, source)
-    if rejected is not None:
-        return rejected
-    if isinstance(built, Rejected):
-        return built
-    rejected = foreign_rejection(built, run.task.config.task.allow.libraries)
-    if rejected is not None:
-        return rejected
-    return run.harness.evaluate(built.artifact)
 
 
 def _failure(run: Run, iteration: int, branch: BranchWritten) -> Rejected:
@@ -209,16 +178,8 @@ def _failure(run: Run, iteration: int, branch: BranchWritten) -> Rejected:
     return Rejected("verify" if outcome.verdict == "fail" else "time", outcome.reason or outcome.verdict)
 
 
-def _folder(run: Run, branch: BranchWritten) -> Path:
-    return (
-        iteration_folder(run.folder, branch.iteration)
-        / "branches"
-        / branch.key.removeprefix(f"iter{branch.iteration}/")
-    )
-
-
 def _source_path(run: Run, branch: BranchWritten) -> Path:
-    return _folder(run, branch) / run.kernel_file
+    return run.branch_folder(branch) / run.kernel_file
 
 
 def _save_source(run: Run, branch: BranchWritten) -> None:

@@ -16,7 +16,7 @@ from memory.types import Recall
 from profiling.counters import profile_cpu
 from profiling.headroom import axis_budget, headroom, top_metrics
 from profiling.machine_code import instruction_mix
-from profiling.types import AXES, Axis, Evaluation, Headroom, Metric, Profile
+from profiling.types import Axis, Evaluation, Headroom, Metric, Profile
 
 # One profile may take this long; past it the run goes on with counted work and says so.
 _PROFILE_TIMEOUT_S = 120.0
@@ -42,7 +42,7 @@ def gather(run: Run, iteration: int, best: Kernel) -> Evidence:
     """
     profiled = profile_kernel(run, best)
     profile = profiled.profile
-    found = headroom(best.median_ms, run.work, run.ceilings, run.task.dtype, profile)
+    found = headroom(best.median_ms, run.work, run.ceilings, run.task.dtype, profile, run.search.near_peak)
     budget = axis_budget(found, run.search.methods, run.search.axis_cap)
     run.journal.once(
         RooflineRecorded,
@@ -56,7 +56,7 @@ def gather(run: Run, iteration: int, best: Kernel) -> Evidence:
     write_json(folder / "roofline.json", {"headroom": plain(found), "axis_budget": budget, "work": plain(run.work)})
     write_json(folder / "ncu_top.json", {axis: plain(metrics) for axis, metrics in top.items()})
     write_json(folder / "best_input.profile.json", profile)
-    if found.gap is not None and max(map(found.of, AXES)) < run.search.near_peak:
+    if found.near_peak:
         raise StopRun("near-peak", f"near peak: {found.why}")
     return Evidence(profile, top, profiled.mix, found, budget, _recall(run, iteration))
 
@@ -66,7 +66,7 @@ def profile_kernel(run: Run, kernel: Kernel) -> Profiled:
     key = run.key(0, f"profile/{kernel.built.key[:16]}")
 
     def measure() -> Profiled:
-        run.checkpoint()
+        run.check_interrupted()
         run.progress.activity(f"profiling {kernel.label}")
         listing = disassemble(run, kernel)
         mix = instruction_mix(listing) if listing is not None else {}
@@ -91,8 +91,8 @@ def disassemble(run: Run, kernel: Kernel) -> Listing | None:
     return run.task.backend.disassemble(kernel.built)
 
 
-def on_this_device(run: Run, kernel: Kernel) -> Kernel:
-    """The kernel with a time measured on the device of this session."""
+def on_this_device(run: Run, kernel: Kernel, baseline: Kernel) -> Kernel:
+    """The kernel with a time measured on the device of this session; the baseline where it does not run here."""
     if kernel.epoch == run.epoch:
         return kernel
     key = run.key(0, f"again/{kernel.label}")
@@ -103,8 +103,9 @@ def on_this_device(run: Run, kernel: Kernel) -> Kernel:
         return Evaluated(key=key, iteration=0, branch="best", build_s=None, outcome=outcome)
 
     outcome = run.journal.once(Evaluated, key, measure).outcome
-    if not isinstance(outcome, Evaluation) or outcome.timing is None:
-        raise StopRun("patience", f"{kernel.label} does not run on this device: {outcome.reason}")
+    if not isinstance(outcome, Evaluation) or outcome.verdict != "pass" or outcome.timing is None:
+        run.note(key, f"{kernel.label} is not usable on this device ({outcome.reason}); back to the baseline")
+        return baseline
     return replace(kernel, median_ms=outcome.timing.median_ms, epoch=run.epoch)
 
 

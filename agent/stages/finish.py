@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import shlex
 
 from agent.artefacts import write_json, write_text
 from agent.events import RunEnded, SessionStarted, StopReason
@@ -11,9 +10,9 @@ from agent.run import Kernel, Run
 from agent.stages.evidence import on_this_device, profile_kernel
 
 
-def finish(run: Run, baseline: Kernel, best: Kernel, reason: StopReason, note: str) -> None:
+def finish(run: Run, baseline: Kernel, reason: StopReason, note: str) -> None:
     """Measure the headline, write `best/`, end the run."""
-    best = on_this_device(run, best)
+    best = on_this_device(run, run.best, baseline)
     comparison = run.compare(0, "final", ("baseline", baseline.built), (best.label, best.built))
     profile = profile_kernel(run, best).profile
     folder = run.folder / "best"
@@ -38,7 +37,6 @@ def _manifest(run: Run, best: Kernel) -> dict[str, object]:
         },
         "versions": dict(run.versions),
         "device": {"id": sessions[-1].device_id, "name": run.device.name},
-        "build_command": shlex.join(best.built.command),
         "measure_command": f"python -m agent bench --config config.yaml --kernel {kernel}",
         "run_in": "the run folder",
     }

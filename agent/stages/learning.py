@@ -5,16 +5,18 @@ Missing evidence teaches nothing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from agent.artefacts import write_json
-from agent.events import Attributed, Attribution, Remembered
-from agent.paths import iteration_folder
+from agent.events import Attributed, Attribution, Evaluated, Remembered
 from agent.plan import Plan
 from agent.run import Run
+from agent.stages.ablation import Ablation
 from backends.types import Rejected
 from memory.types import Outcome, Record, Strategy
 from profiling.types import Comparison
+
+# A reason is one line of a prompt; a store of logs it is not.
+_LONGEST_REASON = 400
 
 
 def remember_attempt(
@@ -23,7 +25,7 @@ def remember_attempt(
     plan: Plan,
     comparison: Comparison | Rejected,
     attributed: Attributed,
-    effects: dict[str, Comparison],
+    ablations: Mapping[str, Ablation],
 ) -> None:
     """Store the plan as a whole, and each method by its own attribution.
 
@@ -33,24 +35,33 @@ def remember_attempt(
         plan: what was applied.
         comparison: the kernel it was applied to (a) against the champion (b).
         attributed: the attribution table.
-        effects: per method, the champion without it (a) against the champion (b).
+        ablations: the champion without each method.
     """
-    table = attributed.model_dump(mode="json", include={"iteration", "gain_ms", "rows", "audit"})
-    write_json(iteration_folder(run.folder, iteration) / "attribution.json", table)
     records = []
-    if isinstance(comparison, Comparison):
+    for row in attributed.rows:
+        ablation = ablations.get(row.method)
+        record = _single(run, iteration, plan, row, ablation.comparison if ablation else None)
+        if record is not None:
+            records.append(record)
+    # A plan of one method is that method: only its own attribution may speak for it.
+    if len(plan.methods) > 1 and isinstance(comparison, Comparison):
         records.append(_measured(run, iteration, plan.strategy, comparison, ""))
-    if len(plan.methods) > 1:
-        for row in attributed.rows:
-            record = _single(run, iteration, plan, row, effects.get(row.method))
-            if record is not None:
-                records.append(record)
     _store(run, iteration, records)
 
 
-def remember_failure(run: Run, iteration: int, plan: Plan, reason: str) -> None:
-    """All branches failed their build or check: the strategy is stored as rejected, with the reason."""
-    _store(run, iteration, [_record(run, iteration, plan.strategy, "rejected", None, reason, "")])
+def remember_failure(run: Run, iteration: int, plan: Plan) -> None:
+    """No branch passed: the strategy is stored as rejected if kernels were at fault, with what they did.
+
+    An answer that never came, or times that could not be believed, are no fault of the strategy.
+    """
+    faults = [
+        f"{e.branch}: {e.outcome.reason}"
+        for e in run.journal.all(Evaluated)
+        if e.iteration == iteration and (isinstance(e.outcome, Rejected) or e.outcome.verdict == "fail")
+    ]
+    reason = "; ".join(faults)[:_LONGEST_REASON]
+    records = [_record(run, iteration, plan.strategy, "rejected", None, reason, "")] if faults else []
+    _store(run, iteration, records)
 
 
 def lesson(run: Run, row: Attribution) -> str:
@@ -62,12 +73,14 @@ def lesson(run: Run, row: Attribution) -> str:
     return " ".join(words[:60])
 
 
-def _single(run: Run, iteration: int, plan: Plan, row: Attribution, effect: Comparison | None) -> Record | None:
+def _single(
+    run: Run, iteration: int, plan: Plan, row: Attribution, effect: Comparison | Rejected | None
+) -> Record | None:
     parameters = {m.id: dict(m.parameters) for m in plan.methods if m.id == row.method and m.parameters}
     strategy = Strategy((row.method,), parameters)
     if row.method_class == "implementation_failed":
         return _record(run, iteration, strategy, "rejected", None, row.reason, lesson(run, row))
-    if row.method_class in ("effective", "ineffective") and effect is not None:
+    if row.method_class in ("effective", "ineffective") and isinstance(effect, Comparison):
         return _measured(run, iteration, strategy, effect, lesson(run, row))
     return None
 

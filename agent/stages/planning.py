@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pydantic import TypeAdapter
 
 from agent.artefacts import write_json, write_text
@@ -48,7 +50,7 @@ def plan_rules(run: Run, evidence: Evidence) -> PlanRules:
         methods=run.search.methods,
         axis_budget=evidence.axis_budget,
         branches=run.search.branches,
-        profile=evidence.profile,
+        profile=replace(evidence.profile, metrics=tuple(m for shown in evidence.top.values() for m in shown)),
         recall=evidence.recall,
         policy=run.search.policy,
     )

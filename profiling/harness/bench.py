@@ -11,6 +11,7 @@ from types import TracebackType
 
 import torch
 
+from profiling.device import pinned_cores
 from profiling.harness.arena import Arena, Layout, RandomBytes, memory_available
 from profiling.harness.inputs import Draw, InputMaker, Pools
 from profiling.harness.reference import Reference
@@ -91,15 +92,15 @@ def load_flush(library: Path) -> Callable[[int, int], None]:
 
 
 def worker_cores(threads: int) -> tuple[int, ...]:
-    """The last `threads` of the cores that we may use; the first are where we run ourselves.
+    """The cores that workers are pinned to: those that the ceilings were measured on.
 
     Raises:
         TaskError: there are not that many.
     """
-    cores = sorted(os.sched_getaffinity(0))
-    if not 1 <= threads <= len(cores):
-        raise TaskError(f"measure.threads is {threads}, this machine has {len(cores)} cores to use")
-    return tuple(cores[-threads:])
+    try:
+        return pinned_cores(threads)
+    except ValueError as error:
+        raise TaskError(str(error)) from None
 
 
 def plan_slots(layout: Layout) -> int:

@@ -136,7 +136,8 @@ class Harness:
             return Evaluation("error", str(fault), (), None)
         if not isinstance(reply, wire.Evaluated):
             raise HarnessFault("the oracle gave no proper answer to `evaluate`")
-        return verdict.evaluation(reply, self._settings, verified=self._problem.reference is not None)
+        verified = self._problem.reference is not None
+        return verdict.evaluation(reply, self._settings, verified=verified, timed=self._problem.timed.dims)
 
     def compare(self, a: Path, b: Path) -> Comparison | Rejected:
         """Interleave two kernels over fresh pairs of workers. `speedup` is how many times as fast b is as a.
@@ -152,10 +153,14 @@ class Harness:
                 break
         return found
 
-    def aa_spread(self, artifact: Path) -> float:
+    def set_floor(self, floor_ms: float | None) -> None:
+        """From now on a median under `floor_ms` is `suspect`; None lifts the floor."""
+        self._settings = replace(self._settings, floor_ms=floor_ms)
+
+    def aa_spread(self, artifact: Path) -> float | Rejected:
         """How far from 1 the gain of a kernel over its own byte-identical copy can look, as a fraction (0.01 is 1%).
 
-        No smaller gain can be claimed here.
+        No smaller gain can be claimed here. Rejected where the clocks cannot be believed.
 
         Raises:
             TaskError: the kernel fails.
@@ -165,6 +170,8 @@ class Harness:
         shutil.copyfile(artifact, copy)
         found = self.compare(artifact, copy)
         copy.unlink()
+        if isinstance(found, Rejected) and found.stage == "time":
+            return found
         if isinstance(found, Rejected):
             raise TaskError(f"the kernel cannot be compared with itself: {found.reason}")
         return math.expm1(max(abs(math.log(found.low)), abs(math.log(found.high))))

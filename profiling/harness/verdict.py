@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from backends.types import Rejected
 from profiling.harness.statistics import bootstrap_interval, interquartile_range, median
@@ -19,17 +19,18 @@ _WAITED = 0.02  # of its time, that a frame may have waited for a core
 _SHARED = 1.25  # in one frame, the mean call may take this many times the median one
 
 
-def evaluation(found: Evaluated, settings: MeasureSettings, *, verified: bool) -> Evaluation:
+def evaluation(found: Evaluated, settings: MeasureSettings, *, verified: bool, timed: Mapping[str, int]) -> Evaluation:
     """The verdict on one kernel.
 
     Args:
         found: the oracle's evidence.
         settings: the floor, and cold or hot.
         verified: whether the task has a reference.
+        timed: the timed dims. Reasons go into prompts, which must not tell them.
     """
     failure = next((c for c in found.checks if not c.passed), None)
     if failure is not None:
-        return Evaluation("fail", _failure_reason(failure), found.checks, None)
+        return Evaluation("fail", _failure_reason(failure, timed), found.checks, None)
     if found.times is None or found.empty is None:
         return Evaluation("error", "the kernel was not timed", found.checks, None)
     timing = timing_of(found.times, found.empty, settings)
@@ -39,9 +40,11 @@ def evaluation(found: Evaluated, settings: MeasureSettings, *, verified: bool) -
     return Evaluation("pass" if verified else "unverified", None, found.checks, timing)
 
 
-def _failure_reason(check: CaseCheck) -> str:
+def _failure_reason(check: CaseCheck, timed: Mapping[str, int]) -> str:
     if check.distribution == "timed":
         return check.reason or "wrong"
+    if dict(check.dims) == dict(timed):
+        return f"{check.reason} ({check.distribution} inputs, the timed dims)"
     dims = ", ".join(f"{name}={value}" for name, value in check.dims.items())
     return f"{check.reason} ({check.distribution} inputs, {dims})"
 

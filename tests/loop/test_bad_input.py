@@ -171,6 +171,26 @@ def test_check_tests_the_machine_and_the_task(folder: Path) -> None:
     assert roofclimb("check", cwd=folder).returncode == 0
 
 
+def test_a_dry_run_of_a_kernel_at_its_peak_says_that_nothing_would_be_asked(folder: Path) -> None:
+    done = roofclimb("run", "--config", "task.yaml", "--dry-run", "--set", "search.near_peak=1", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert "Nothing would be asked" in done.stdout
+
+
+def test_require_sandbox_refuses_a_machine_that_lacks_a_layer(folder: Path) -> None:
+    checked = json.loads(roofclimb("check", "--config", "task.yaml", "--json", cwd=folder).stdout)
+    layers = checked["environment"]["layers"]
+    done = roofclimb("run", "--config", "task.yaml", "--require-sandbox", "--dry-run", cwd=folder)
+    assert done.returncode == (0 if all(layers.values()) else 3)
+
+
+def test_a_baseline_with_bytes_that_are_not_utf8_is_measured_all_the_same(folder: Path) -> None:
+    kernel = folder / "kernel.cpp"
+    kernel.write_bytes(b"// na\xefve\n" + kernel.read_bytes())
+    done = roofclimb("run", "--config", "task.yaml", "--dry-run", cwd=folder, env={"LC_ALL": "C", "PYTHONUTF8": "0"})
+    assert done.returncode == 0, done.stderr
+
+
 def test_inspect_shows_what_would_be_bound(folder: Path) -> None:
     done = roofclimb("inspect", "kernel.cpp", "--json", cwd=folder)
     shown = json.loads(done.stdout)
@@ -185,9 +205,7 @@ def test_inspect_shows_what_would_be_bound(folder: Path) -> None:
 
 def test_a_dry_run_renders_the_prompt_and_asks_nothing(folder: Path) -> None:
     llm = "llm={provider: anthropic, model: claude-sonnet-4-5}"
-    done = roofclimb(
-        "run", "--config", "task.yaml", "--dry-run", "--json", "--set", llm, cwd=folder, env={"ANTHROPIC_API_KEY": "x"}
-    )
+    done = roofclimb("run", "--config", "task.yaml", "--dry-run", "--json", "--set", llm, cwd=folder)
     assert done.returncode == 0, done.stderr
     estimate = json.loads(done.stdout)
     assert "# Your answer: the plan" in estimate["prompt"]

@@ -114,9 +114,8 @@ def opening(provider: str = "replay") -> list[Event]:
                 theoretical_bytes=4e10,
                 provenance={"method": "copy and FMA loops", "date": "2026-11-29"},
             ),
-            floor_ms=25.0,
-            suspect_ms=12.5,
         ),
+        ev.FloorFound(key="floor", floor_ms=25.0, suspect_ms=12.5),
         evaluated("baseline", 0, "baseline", 800.0),
         ev.AaMeasured(key="0", spread=0.013, median_ms=1000.0),
     ]

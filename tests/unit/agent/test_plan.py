@@ -86,9 +86,18 @@ def test_axis_budgets_slots_and_doubles_are_counted() -> None:
     memory = method(id=MEMORY.id, axis="memory")
     new = [method(id=f"memory.n{i}", axis="memory", new=True, description="d") for i in range(2)]
     said = problems(plan_of(method(), method(), memory, *new))
-    assert "appears twice" in said
+    assert "shares its switch with another method" in said
     assert "5 methods planned; at most 3" in said
     assert "3 methods on the memory axis; its budget is 1" in said
+
+
+@pytest.mark.parametrize("name", ["compute.x/../../../tmp/evil", "compute.", "Compute.x", "x", "compute." + "a" * 49])
+def test_an_id_that_could_leave_the_run_folder_is_no_id(name: str) -> None:
+    answer = {
+        "analysis": {"metrics": "m", "reasoning": "r", "risks": "k"},
+        "methods": [method(id=name, new=True, description="d")],
+    }
+    assert not isinstance(parse_plan(answer), Plan)
 
 
 def test_branches_must_be_named_as_asked() -> None:

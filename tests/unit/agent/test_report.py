@@ -229,11 +229,13 @@ def test_text_of_a_model_cannot_become_markup_in_the_page_or_its_charts() -> Non
     events = event_log.whole_run()
     spiked = [
         ev.EVENT.validate_json(e.model_dump_json().replace("latency.unroll", "<img src=x onerror=alert(1)>"))
+        if not isinstance(e, ev.PlanDecided)  # a plan with such an id is refused
+        else e
         for e in events
     ]
     parsed = Page(page(spiked))
     assert "img" not in parsed.tags
-    assert parsed.text.count("<img src=x onerror=alert(1)>") >= 3
+    assert parsed.text.count("<img src=x onerror=alert(1)>") >= 2
     assert "\x1b" not in page(spiked)
 
 

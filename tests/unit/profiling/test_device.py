@@ -116,5 +116,5 @@ def test_threads_are_pinned_to_physical_cores_first(tmp_path: Path) -> None:
 
 
 def test_more_threads_than_cores_says_what_to_do() -> None:
-    with pytest.raises(ValueError, match=r"lower `measure\.threads`"):
+    with pytest.raises(ValueError, match=r"lower `device\.threads`"):
         pinned_cores(len(os.sched_getaffinity(0)) + 1)
