@@ -155,16 +155,6 @@ def test_used_up_minutes_end_the_run_with_what_it_has(tmp_path: Path) -> None:
     assert (tmp_path / "runs" / "latest" / "best" / "kernel.cpp").is_file()
 
 
-def test_branches_that_do_not_fit_the_budget_are_left_out_and_the_others_are_used(tmp_path: Path) -> None:
-    answers = {"iter1-plan-0": plan(2)}
-    answers |= {f"iter1-branch-b{i}-0": fenced(kernel(2 * i + 1)) for i in range(2)}
-    config = replay_task(tmp_path, answers, ablate=False)
-    run(tmp_path, config, "--set", "budget.tokens=36000")
-    state = state_of(tmp_path)
-    assert sorted(b.status for b in state.branches) == ["pass", "rejected"]
-    assert state.iterations[0].status == "accepted"
-
-
 def test_answers_that_never_came_teach_memory_nothing(tmp_path: Path) -> None:
     run(tmp_path, replay_task(tmp_path, {"iter1-plan-0": plan(1)}, branches=1))
     assert state_of(tmp_path).iterations[0].status == "failed"

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,23 @@ def test_a_model_that_refuses_the_key_ends_the_run_with_4_and_a_line_that_helps(
     assert KEY not in done.stderr
     assert state_of(tmp_path).status == "failed"
     assert roofclimb("report", "runs/latest", cwd=tmp_path).returncode == 0
+
+
+def test_branches_that_do_not_fit_the_budget_are_left_out_and_what_was_paid_for_is_used(tmp_path: Path) -> None:
+    def slow(asked: Asked) -> str | Fault:
+        if "# Your answer: branch" in asked.user:
+            time.sleep(1.0)  # so that both are in flight at once
+        return answer(asked)
+
+    with Loopback(slow) as server:
+        llm = {"provider": "openai-compatible", "model": "m", "base_url": server.v1_url}
+        config = write_task(tmp_path, llm, ablate=False)
+        done = roofclimb("run", "--config", str(config), "--set", "budget.tokens=30000", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert len(server.asked) == 2
+    state = state_of(tmp_path)
+    assert sorted(b.status for b in state.branches) == ["pass", "rejected"]
+    assert state.iterations[0].status == "accepted"
 
 
 def test_heavy_modules_stay_out_of_the_controller(tmp_path: Path) -> None:
