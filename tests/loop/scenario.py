@@ -64,21 +64,23 @@ WRONG = f"{HEAD} {{ for (int i = 0; i < N; ++i) y[i] = x[i]; }}\n"
 BROKEN = f"{HEAD} {{ return 1 }}\n"
 
 
-def plan(branches: int, method: str = METHOD, value: float = 0.5, **parameters: object) -> str:
-    """A plan of one method that quotes the scenario's metric."""
+def plan(branches: int, *also: str, value: float = 0.5, **parameters: object) -> str:
+    """A plan of the scenario's method, and of others, that quotes the scenario's metric."""
+    methods = [
+        {
+            "id": method,
+            "axis": method.partition(".")[0],
+            "why": "columns are walked with a stride",
+            "triggers": [{"metric": "l1_miss_rate", "value": value}],
+            "trigger_strength": 0.9,
+            "parameters": parameters if method == METHOD else {},
+        }
+        for method in (METHOD, *also)
+    ]
     return json.dumps(
         {
             "analysis": {"metrics": "m", "reasoning": "r", "risks": "k"},
-            "methods": [
-                {
-                    "id": method,
-                    "axis": method.partition(".")[0],
-                    "why": "columns are walked with a stride",
-                    "triggers": [{"metric": "l1_miss_rate", "value": value}],
-                    "trigger_strength": 0.9,
-                    "parameters": parameters,
-                }
-            ],
+            "methods": methods,
             "branches": [{"name": f"b{i}", "variant": f"{i + 1} rows at a time"} for i in range(branches)],
         }
     )

@@ -18,7 +18,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "iter1-plan-0": plan(2, rows=2),
         "iter1-branch-b0-0": fenced(kernel(2)),
         "iter1-branch-b1-0": fenced(WRONG),
-        "iter2-plan-0": plan(2, rows=1),
+        "iter2-plan-0": plan(2, "compute.vectorize_hints", rows=1),
         "iter2-branch-b0-0": fenced(kernel(1)),
         "iter2-branch-b1-0": fenced(BROKEN),
     }
