@@ -15,16 +15,27 @@ CONFIGS = Path(__file__).resolve().parent.parent / "configs"
 
 
 def cache_folder() -> Path:
-    """`$XDG_CACHE_HOME/roofclimb`, `~/.cache/roofclimb`, or a private temporary folder where neither can be written."""
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.environ.get("HOME", ""), ".cache")
-    folder = Path(base) / "roofclimb"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if os.access(folder, os.W_OK) and folder.is_absolute():
+    """`$XDG_CACHE_HOME/roofclimb`, else `~/.cache/roofclimb`, else (cron without a HOME) one of our own in `/tmp`.
+
+    Raises:
+        UnfitEnvironment: none of them can be written.
+    """
+    home, cache = os.environ.get("HOME"), os.environ.get("XDG_CACHE_HOME")
+    wanted = Path(cache) if cache else Path(home) / ".cache" if home else None
+    own = Path(tempfile.gettempdir()) / f"roofclimb-cache-{os.geteuid()}"
+    for folder in (wanted / "roofclimb" if wanted is not None and wanted.is_absolute() else None, own):
+        if folder is not None and _usable(folder):
             return folder
+    raise UnfitEnvironment(f"{own}: cannot be used as a cache; set XDG_CACHE_HOME to a folder that can be written")
+
+
+def _usable(folder: Path) -> bool:
+    """Made if need be, writable, and ours: builds that another user could change must not be loaded."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return folder.stat().st_uid == os.geteuid() and os.access(folder, os.W_OK)
     except OSError:
-        pass
-    return Path(tempfile.mkdtemp(prefix="roofclimb-cache-"))
+        return False
 
 
 def find_config(name: str) -> Path:
