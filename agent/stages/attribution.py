@@ -60,7 +60,7 @@ def attribute(
     rows = [_row(m, found.get(m.id), ablations.get(m.id), smallest_gain) for m in plan.methods]
     if not sound:
         rows = [_void(row, audit or "") if row.form == "switch" else row for row in rows]
-    return tuple(_mark_interaction(rows, champion)), audit
+    return tuple(_mark_interaction(rows, champion, smallest_gain)), audit
 
 
 def audit_switches(all_off: Ablation | None) -> tuple[bool, str | None]:
@@ -132,13 +132,15 @@ def _void(row: Attribution, audit: str) -> Attribution:
     return row.model_copy(update={**void, "reason": f"switch audit {audit}"})
 
 
-def _mark_interaction(rows: list[Attribution], champion: Comparison | Rejected) -> list[Attribution]:
-    """Where attributions do not add up to the gain, no method that is present is called ineffective."""
-    if isinstance(champion, Rejected):
+def _mark_interaction(
+    rows: list[Attribution], champion: Comparison | Rejected, smallest_gain: float
+) -> list[Attribution]:
+    """Where attributions do not add up to a gain that can be claimed, no method that is present is called ineffective."""
+    if isinstance(champion, Rejected) or champion.low <= 1 + smallest_gain or len(rows) < 2:
         return rows
     gain_ms = champion.delta_ms
     explained = sum(row.attribution_ms or 0.0 for row in rows if row.method_class == "effective")
-    if gain_ms <= 0 or gain_ms - explained <= max(_UNEXPLAINED * gain_ms, gain_ms - champion.delta_low_ms):
+    if gain_ms - explained <= max(_UNEXPLAINED * gain_ms, gain_ms - champion.delta_low_ms):
         return rows
     reason = f"the attributions explain {explained:.4g} of {gain_ms:.4g} ms: methods work together"
     return [

@@ -172,6 +172,12 @@ def test_methods_that_only_work_together_are_interaction_and_never_ineffective()
     assert found == {"compute.a": "interaction", "compute.b": "interaction"}
 
 
+def test_one_method_alone_cannot_interact() -> None:
+    assert classes({"compute.a": ("verified", without("compute.a", compared(1.0)))}, compared(3.0)) == {
+        "compute.a": "ineffective"
+    }
+
+
 def test_a_champion_that_gained_nothing_has_no_interaction_to_explain() -> None:
     assert classes({"compute.a": ("verified", without("compute.a", compared(1.0)))}, compared(0.9)) == {
         "compute.a": "ineffective"
