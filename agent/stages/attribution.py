@@ -135,7 +135,7 @@ def _void(row: Attribution, audit: str) -> Attribution:
 def _mark_interaction(
     rows: list[Attribution], champion: Comparison | Rejected, smallest_gain: float
 ) -> list[Attribution]:
-    """Where attributions do not add up to a gain that can be claimed, no method that is present is called ineffective."""
+    """Where attributions do not add up to a claimable gain, no method that is present is called ineffective."""
     if isinstance(champion, Rejected) or champion.low <= 1 + smallest_gain or len(rows) < 2:
         return rows
     gain_ms = champion.delta_ms
