@@ -39,6 +39,13 @@ NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Count = Annotated[Whole, Field(ge=1)]
 
 
+_PATHS = {
+    ("task", "baseline"),
+    ("task", "reference"),
+    *(("llm", name) for name in ("answers", "record", "api_key_file", "prices")),
+}
+
+
 class Section(BaseModel):
     """Base of every section: immutable, no unknown keys."""
 
@@ -262,7 +269,16 @@ def _override(data: dict[str, Any], override: str) -> None:
         at = at.setdefault(part, {})
         if not isinstance(at, dict):
             raise ConfigError(f"--set {override}: `{part}` is a value, not a section")
-    at[parts[-1]] = _parse(value, f"--set {override}")
+    at[parts[-1]] = _from_here(tuple(parts), _parse(value, f"--set {override}"))
+
+
+def _from_here(key: tuple[str, ...], value: Any) -> Any:
+    """What is typed on the command line is meant from the working directory, also where it overrides a file's path."""
+    if isinstance(value, dict):
+        return {name: _from_here((*key, str(name)), inner) for name, inner in value.items()}
+    if isinstance(value, list) and key == ("task", "build", "include"):
+        return [str(Path(path).absolute()) for path in value]
+    return str(Path(value).absolute()) if key in _PATHS and isinstance(value, str) else value
 
 
 def _explain(error: ErrorDetails, model: type[BaseModel]) -> str:

@@ -154,7 +154,8 @@ def import_(file: BinaryIO, url: str, as_json: bool) -> None:
 
 @contextmanager
 def _opened(url: str, *, create: bool) -> Iterator[Store]:
-    from memory.store import Store, StoreError, StoreMissing
+    from memory.errors import StoreError, StoreMissing
+    from memory.store import Store
 
     try:
         with Store(url, create=create) as store:

@@ -38,8 +38,9 @@ from agent.report.build import write_reports
 from agent.run import Run
 from agent.state import State, StateFold, fold, write_state
 from agent.task import Task, limits, measure_settings, prepare_task, require_fit
+from memory.errors import StoreError
 from memory.scope import derive_family, shape_class
-from memory.store import Store, StoreError
+from memory.store import Store
 from memory.types import Scope
 from profiling.ceilings import measure_ceilings
 from profiling.counters import counter_source
@@ -103,7 +104,10 @@ def _go(folder: Path, progress: Progress) -> State:
             with as_exit_codes(), open_run(folder, journal, progress, stopped) as run:
                 optimise(run)
         except RoofclimbError as error:
-            _pause(folder, journal, error)
+            _pause(folder, journal, _PAUSES.get(type(error), "failed"), str(error))
+            raise
+        except Exception as bug:
+            _pause(folder, journal, "failed", f"bug: {type(bug).__name__}: {bug}")
             raise
         write_reports(folder)
         return fold(journal.events)
@@ -311,10 +315,9 @@ def _state_writer(journal: Journal, folder: Path) -> Callable[[AnyEvent], None]:
     return write
 
 
-def _pause(folder: Path, journal: Journal, error: RoofclimbError) -> None:
+def _pause(folder: Path, journal: Journal, status: str, reason: str) -> None:
     """Save that and why the session ended. On a full disk what is there already has to do."""
-    status = _PAUSES.get(type(error), "failed")
-    event = {"key": str(len(journal.all(Paused))), "status": status, "reason": str(error)}
+    event = {"key": str(len(journal.all(Paused))), "status": status, "reason": reason}
     with suppress(UnfitEnvironment, OSError):
         journal.append(Paused.model_validate(event))
         write_state(fold(journal.events), folder)

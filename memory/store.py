@@ -18,6 +18,7 @@ from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import ConnectionPoolEntry
 
+from memory.errors import StoreError, StoreMissing
 from memory.schema import SCHEMA_VERSION, Base, MethodRow, RecordRow, SchemaRow, entry_of_row, row_of
 from memory.types import Outcome, Record, StoredRecord
 from memory.wire import Entry, entry_of, first_error
@@ -29,14 +30,6 @@ BUSY_TIMEOUT_S = 60.0
 """How long a writer waits for the others before it gives up."""
 
 _WRITES = "roofclimb_writes"
-
-
-class StoreError(Exception):
-    """The memory cannot be used. One line: which memory, what is wrong, what to do. Nothing was overwritten."""
-
-
-class StoreMissing(StoreError):
-    """There is no memory there yet."""
 
 
 class Store:

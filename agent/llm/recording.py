@@ -6,6 +6,7 @@ import hashlib
 import json
 import threading
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Protocol, runtime_checkable
 
@@ -157,7 +158,7 @@ class RecordingProvider:
             self._contexts[step.name] = checked
 
     def complete(self, request: Request) -> Reply:
-        """Ask the inner provider and record the exchange. Raises LLMError, and OSError when it cannot be written."""
+        """Ask the inner provider and record the exchange; the reply's note says when that failed. Raises LLMError."""
         reply = self._inner.complete(request)
         played = self.recorded(request.step)
         with self._lock:
@@ -178,7 +179,11 @@ class RecordingProvider:
             reply=RecordedReply(text=reply.text, model=reply.model, usage=usage, stop=reply.stop),
             context=context,
         )
-        write_recording(self._folder, recording)
+        try:
+            write_recording(self._folder, recording)
+        except OSError as error:
+            # The answer is paid for: it must not be lost with its recording.
+            return replace(reply, note=f"not recorded: {self._folder} cannot be written ({error.strerror})")
         return reply
 
     def recorded(self, step: Step) -> Recording | None:

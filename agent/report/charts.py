@@ -122,11 +122,12 @@ def _colour(colours: Mapping[str, str], present: Sequence[str]) -> Spec:
 
 
 def _timeline(state: State) -> Spec | None:
-    if state.baseline_ms is None:
+    if not state.baseline_ms:
         return None
     points = [_point(state, b.iteration, b.name) for b in state.branches]
-    timed = [p for p in points if p["ms"] is not None]
-    untimed = [p for p in points if p["ms"] is None]
+    # A forged clock can say 0 ms, which no logarithmic axis holds: such a point has no time worth showing.
+    timed = [p for p in points if p["ms"]]
+    untimed = [p for p in points if not p["ms"]]
     steps = [{"x": 0.0, "ms": state.baseline_ms}]
     for line in sorted(state.iterations, key=lambda i: i.iteration):
         accepted_ms = line.champion_ms if line.status == "accepted" else None

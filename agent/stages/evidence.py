@@ -11,6 +11,7 @@ from agent.events import Evaluated, Profiled, Recalled, RooflineRecorded
 from agent.paths import iteration_folder
 from agent.run import Kernel, Run, StopRun
 from backends.types import Listing
+from memory.errors import StoreError
 from memory.recall import recall
 from memory.types import Recall
 from profiling.counters import profile_cpu
@@ -111,7 +112,12 @@ def on_this_device(run: Run, kernel: Kernel, baseline: Kernel) -> Kernel:
 
 def _recall(run: Run, iteration: int) -> Recall:
     def ask() -> Recalled:
-        recalled = recall(run.store.query(), run.scope, now=datetime.now(timezone.utc))
+        try:
+            recalled = recall(run.store.query(), run.scope, now=datetime.now(timezone.utc))
+        except StoreError as error:
+            # A night goes on without its memory; the report says so.
+            run.note(f"iter{iteration}/recall", f"iteration {iteration}: nothing recalled: {error}")
+            recalled = Recall()
         return Recalled(key=f"iter{iteration}", iteration=iteration, recall=recalled)
 
     return run.journal.once(Recalled, f"iter{iteration}", ask).recall

@@ -12,6 +12,7 @@ from agent.plan import Plan
 from agent.run import Run
 from agent.stages.ablation import Ablation
 from backends.types import Rejected
+from memory.errors import StoreError
 from memory.types import Outcome, Record, Strategy
 from profiling.types import Comparison
 
@@ -119,7 +120,11 @@ def _record(
 def _store(run: Run, iteration: int, records: Sequence[Record]) -> None:
     def store() -> Remembered:
         run.progress.activity("remembering")
-        ids = run.store.add(records)
+        try:
+            ids = run.store.add(records)
+        except StoreError as error:
+            run.note(f"iter{iteration}/remember", f"iteration {iteration}: nothing remembered: {error}")
+            ids = ()
         lessons = tuple(r.lesson for r in records if r.lesson)
         return Remembered(key=f"iter{iteration}", iteration=iteration, records=ids, lessons=lessons)
 

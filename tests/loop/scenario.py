@@ -10,6 +10,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -162,6 +163,30 @@ def roofclimb(*arguments: str, cwd: Path, env: Mapping[str, str] | None = None) 
         timeout=300,
         check=False,
     )
+
+
+def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    """The command line in the background."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "agent", *arguments],
+        cwd=folder,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def wait_for(folder: Path, event: str, process: subprocess.Popen[str]) -> None:
+    """Until the log holds the event: `type`, or `type key`."""
+    kind, _, key = event.partition(" ")
+    log = folder / "runs" / "latest" / "events.jsonl"
+    end = time.monotonic() + 120
+    while time.monotonic() < end and process.poll() is None:
+        lines = log.read_text().splitlines() if log.exists() else []
+        if any(f'"type":"{kind}"' in line and (not key or f'"key":"{key}"' in line) for line in lines):
+            return
+        time.sleep(0.005)
+    raise AssertionError(f"{event} never came; the run ended with {process.poll()}")
 
 
 def state_of(folder: Path) -> State:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 from tests.loop.scenario import (
@@ -16,7 +18,9 @@ from tests.loop.scenario import (
     record,
     replay_task,
     roofclimb,
+    start,
     state_of,
+    wait_for,
 )
 
 
@@ -191,3 +195,19 @@ def test_a_kernel_as_near_its_floor_as_the_task_asks_for_ends_the_run(tmp_path: 
     state = state_of(tmp_path)
     assert state.stop_reason == "near-peak"
     assert state.cost.calls == 0
+
+
+def test_a_memory_that_breaks_in_the_night_does_not_end_it(tmp_path: Path) -> None:
+    answers = {"iter1-plan-0": plan(1), "iter1-branch-b0-0": fenced(kernel(2))}
+    config = replay_task(tmp_path, answers, branches=1)
+    process = start(tmp_path, "run", "--config", str(config))
+    wait_for(tmp_path, "task_checked", process)
+    with closing(sqlite3.connect(tmp_path / "memory.db")) as database:
+        for (table,) in database.execute("select name from sqlite_master where type = 'table'").fetchall():
+            database.execute(f'drop table if exists "{table}"')
+        database.commit()
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 0, said
+    notes = " ".join(state_of(tmp_path).notes)
+    assert "nothing recalled" in notes
+    assert "nothing remembered" in notes

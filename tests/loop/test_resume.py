@@ -5,13 +5,23 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from pathlib import Path
 
-from tests.loop.scenario import METHOD, events_of, fenced, kernel, plan, replay_task, roofclimb, state_of, write_task
+from tests.loop.scenario import (
+    METHOD,
+    events_of,
+    fenced,
+    kernel,
+    plan,
+    replay_task,
+    roofclimb,
+    start,
+    state_of,
+    wait_for,
+    write_task,
+)
 
 ANSWERS = {
     "iter1-plan-0": plan(2),
@@ -28,29 +38,6 @@ KILLS: tuple[str, ...] = (
     "evaluated iter1/b0",
 )
 KILLS += ("champion_decided", "ablation_built", "attributed", "remembered", "iteration_ended")
-
-
-def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "agent", *arguments],
-        cwd=folder,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def wait_for(folder: Path, event: str, process: subprocess.Popen[str]) -> None:
-    """Until the log holds the event: `type`, or `type key`."""
-    kind, _, key = event.partition(" ")
-    log = folder / "runs" / "latest" / "events.jsonl"
-    end = time.monotonic() + 120
-    while time.monotonic() < end and process.poll() is None:
-        lines = log.read_text().splitlines() if log.exists() else []
-        if any(f'"type":"{kind}"' in line and (not key or f'"key":"{key}"' in line) for line in lines):
-            return
-        time.sleep(0.005)
-    raise AssertionError(f"{event} never came; the run ended with {process.poll()}")
 
 
 def test_a_run_killed_again_and_again_ends_in_the_same_place(tmp_path: Path) -> None:

@@ -15,9 +15,10 @@ from pathlib import Path
 
 import pytest
 
+from memory.errors import StoreError, StoreMissing
 from memory.fingerprint import fingerprint
 from memory.recall import blocked_by, recall
-from memory.store import Store, StoreError, StoreMissing
+from memory.store import Store
 from memory.types import Outcome, Record
 from tests.unit.memory.records import GEMM, record
 from tests.unit.memory.writer import open_together
