@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from backends.types import Rejected
 from profiling.harness.statistics import bootstrap_interval, interquartile_range, median
@@ -17,6 +18,11 @@ _APART = 0.10
 _WAKE_NS, _WAKE_MOST_NS = 20_000.0, 100_000.0
 _WAITED = 0.02  # of its time, that a frame may have waited for a core
 _SHARED = 1.25  # in one frame, the mean call may take this many times the median one
+# In a comparison both kernels are woken alike, so what waking costs mostly cancels: the clocks may differ on the gain
+# by this share, and by what a waking varies over the shorter of two frames.
+_GAIN_APART, _WAKE_VARIES_NS = 0.02, 10_000.0
+
+_Half = tuple[FrameTimes, FrameTimes]
 
 
 def evaluation(found: Evaluated, settings: MeasureSettings, *, verified: bool, timed: Mapping[str, int]) -> Evaluation:
@@ -128,31 +134,82 @@ def _under_floor(timing: Timing, settings: MeasureSettings) -> str | None:
 
 
 def comparison(found: Compared, rng: random.Random) -> Comparison | Rejected:
-    """Gain and interval of two kernels; a wrong one is rejected at `verify`, doubtful clocks at `time`."""
+    """Gain and interval of two kernels; a wrong one is rejected at `verify`, doubtful clocks at `time`.
+
+    Each clock gives an interval of its own, and what is reported spans both: a gain is one by either clock or none.
+    """
     if found.failure is not None or found.empty is None:
         return Rejected("verify", found.failure or "nothing was compared")
-    overhead = median([float(ns) for f in found.empty.frames for ns in f.own_ns])
     blocks = [block for pair in found.pairs for block in pair]
     for name, frames in (("a", [f for x in blocks for f in x.a]), ("b", [f for x in blocks for f in x.b])):
         doubt = _frame_doubt(frames, found.empty)
         if doubt is not None:
             return Rejected("time", f"{name}: {doubt}")
+    overhead = median([float(ns) for f in found.empty.frames for ns in f.own_ns])
+    waking, _ = _waking_ns(found.empty)
     pairs = [_calm_blocks(pair) for pair in found.pairs]
-    blocks = [block for pair in pairs for block in pair]
-    ratios = [[math.log(_call_ns(x.a, overhead) / _call_ns(x.b, overhead)) for x in pair] for pair in pairs]
-    deltas = [[(_call_ns(x.a, overhead) - _call_ns(x.b, overhead)) / 1e6 for x in pair] for pair in pairs]
-    low, high = bootstrap_interval(ratios, rng)
-    delta_low, delta_high = bootstrap_interval(deltas, rng)
+    own = _Gains.of(pairs, lambda frames: _call_ns(frames, overhead))
+    outside = _Gains.of(pairs, lambda frames: _outside_call_ns(frames, overhead, waking))
+    doubt = _gain_doubt(pairs, own, outside, rng)
+    if doubt is not None:
+        return Rejected("time", doubt)
+    low, high = _span(own.ratios, outside.ratios, rng)
+    delta_low, delta_high = _span(own.deltas, outside.deltas, rng)
     return Comparison(
-        speedup=math.exp(median([r for pair in ratios for r in pair])),
+        speedup=math.exp(_middle(own.ratios)),
         low=math.exp(low),
         high=math.exp(high),
-        a_ms=median([_call_ns(x.a, overhead) for x in blocks]) / 1e6,
-        b_ms=median([_call_ns(x.b, overhead) for x in blocks]) / 1e6,
-        delta_ms=median([d for pair in deltas for d in pair]),
+        a_ms=median([_call_ns(x.a, overhead) for pair in pairs for x in pair]) / 1e6,
+        b_ms=median([_call_ns(x.b, overhead) for pair in pairs for x in pair]) / 1e6,
+        delta_ms=_middle(own.deltas),
         delta_low_ms=delta_low,
         delta_high_ms=delta_high,
-        log_ratios=tuple(tuple(pair) for pair in ratios),
+        log_ratios=tuple(tuple(pair) for pair in own.ratios),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Gains:
+    """What one clock says: by worker pair and block, log(time_a / time_b), and time_a - time_b in milliseconds."""
+
+    ratios: Sequence[Sequence[float]]
+    deltas: Sequence[Sequence[float]]
+
+    @classmethod
+    def of(cls, pairs: Sequence[Sequence[Block]], call_ns: Callable[[_Half], float]) -> _Gains:
+        times = [[(call_ns(x.a), call_ns(x.b)) for x in pair] for pair in pairs]
+        return cls(
+            ratios=[[math.log(a / b) for a, b in pair] for pair in times],
+            deltas=[[(a - b) / 1e6 for a, b in pair] for pair in times],
+        )
+
+
+def _middle(groups: Sequence[Sequence[float]]) -> float:
+    return median([value for group in groups for value in group])
+
+
+def _span(
+    own: Sequence[Sequence[float]], outside: Sequence[Sequence[float]], rng: random.Random
+) -> tuple[float, float]:
+    """The interval over both clocks' 95% intervals."""
+    lows, highs = zip(bootstrap_interval(own, rng), bootstrap_interval(outside, rng), strict=True)
+    return min(lows), max(highs)
+
+
+def _gain_doubt(pairs: Sequence[Sequence[Block]], own: _Gains, outside: _Gains, rng: random.Random) -> str | None:
+    """Why the gain by the worker's clocks cannot be believed: block for block, the outside clock shows another."""
+    apart = [
+        [inner - outer for inner, outer in zip(*ratios, strict=True)]
+        for ratios in zip(own.ratios, outside.ratios, strict=True)
+    ]
+    frame_ns = median([min(sum(f.own_ns) for f in half) for pair in pairs for x in pair for half in (x.a, x.b)])
+    margin = _GAIN_APART + _WAKE_VARIES_NS / max(1.0, frame_ns)
+    low, high = bootstrap_interval(apart, rng)
+    if low <= margin and high >= -margin:
+        return None
+    return (
+        f"{'b' if low > margin else 'a'}: clocks disagree: b is {math.exp(_middle(outside.ratios)):.3g} times as fast "
+        f"as a by the outside clock, {math.exp(_middle(own.ratios)):.3g} times by the workers'"
     )
 
 
@@ -172,7 +229,13 @@ def _calm_blocks(pair: Sequence[Block]) -> Sequence[Block]:
     return kept if 2 * len(kept) >= len(pair) else pair
 
 
-def _call_ns(frames: tuple[FrameTimes, FrameTimes], overhead: float) -> float:
+def _call_ns(frames: _Half, overhead: float) -> float:
     """Nanoseconds of one call over both frames of a kernel's half of a block, never below one."""
     own = [ns for f in frames for ns in f.own_ns]
     return max(1.0, sum(own) / len(own) - overhead)
+
+
+def _outside_call_ns(frames: _Half, overhead: float, waking: float) -> float:
+    """The same by the outside clock, less what waking the worker costs."""
+    calls = sum(len(f.own_ns) for f in frames)
+    return max(1.0, (sum(f.outside_ns for f in frames) - len(frames) * waking) / calls - overhead)
