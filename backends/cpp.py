@@ -16,6 +16,7 @@ from backends.host_compiler import (
     FILE_LIMIT_BYTES,
     Compiler,
     disk_error,
+    empty_library,
     find_compiler,
     find_tool,
     run_compiler,
@@ -24,7 +25,7 @@ from backends.host_compiler import (
     version_line,
 )
 from backends.preprocessed import user_text
-from backends.process import run_process
+from backends.process import Completed, run_process
 from backends.signature import parse_signature
 from backends.types import BuildSpec, Built, Listing, Rejected, Signature, SourceError, ToolchainError
 
@@ -46,7 +47,8 @@ _LINK = ("-shared", f"-Wl,--version-script={_EXPORTS}")
 _NO_UNDEFINED = "-Wl,-z,defs"
 _TOO_LARGE = f"the build wrote a file of more than {FILE_LIMIT_BYTES >> 20} MiB"
 _DISASSEMBLE_LIMIT_S = 60.0
-_LISTING_LIMIT_BYTES = 64 << 20
+# The listing of a large template-heavy kernel takes 1 MiB.
+_LISTING_LIMIT_BYTES = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,25 +119,48 @@ class CppBackend:
         except OSError as error:
             raise disk_error(error, cache) from error
 
-    def disassemble(self, built: Built) -> Listing | None:
-        """The kernel's own functions as machine instructions; None where objdump is not installed.
+    def disassemble(self, built: Built, *, limit_bytes: int = _LISTING_LIMIT_BYTES) -> Listing | None:
+        """The kernel's own functions as machine instructions.
+
+        None where objdump is not installed, and for a kernel that it cannot list: one that crashes it, takes it past
+        its time, or whose listing has `limit_bytes` or more. Half a listing would hide what the kernel does.
 
         Raises:
-            ToolchainError: objdump is there and fails.
+            ToolchainError: objdump cannot be started, or cannot read an empty library either.
         """
         objdump = find_tool("objdump")
         if objdump is None:
             return None
-        done = run_process(
-            [str(objdump), "--disassemble", "--no-show-raw-insn", "--demangle", str(built.artifact)],
+        done = _objdump(objdump, built.artifact, limit_bytes)
+        if done.returncode != 0:
+            _blame_objdump(objdump)
+            return None
+        return parse_objdump(done.stdout) if len(done.stdout.encode()) < limit_bytes else None
+
+
+def _objdump(program: Path, library: Path, limit_bytes: int) -> Completed:
+    try:
+        return run_process(
+            [str(program), "--disassemble", "--no-show-raw-insn", "--demangle", str(library)],
             timeout_s=_DISASSEMBLE_LIMIT_S,
             env={"LC_ALL": "C", "PATH": search_path()},
-            max_output_bytes=_LISTING_LIMIT_BYTES,
+            max_output_bytes=limit_bytes,
         )
-        if done.returncode != 0:
-            said = (done.stderr.strip().splitlines() or [f"exit {done.returncode}"])[0]
-            raise ToolchainError(f"objdump could not read {built.artifact}: {said}; reinstall binutils")
-        return parse_objdump(done.stdout)
+    except OSError as error:
+        raise ToolchainError(f"{program} cannot be run: {error.strerror or error}; reinstall binutils") from error
+
+
+def _blame_objdump(program: Path) -> None:
+    """Raise if a failed run is objdump's fault and not the kernel's: if it fails on an empty library too."""
+    compiler = find_compiler()
+    try:
+        with tempfile.TemporaryDirectory(prefix="roofclimb-") as folder:
+            control = _objdump(program, empty_library(compiler, Path(folder)), _LISTING_LIMIT_BYTES)
+    except OSError as error:
+        raise disk_error(error, Path(tempfile.gettempdir())) from error
+    if control.returncode != 0:
+        said = (control.stderr.strip().splitlines() or [f"exit {control.returncode}"])[0]
+        raise ToolchainError(f"{program} cannot read an empty library: {said}; reinstall binutils")
 
 
 def _build(compiler: Compiler, source: Path, spec: BuildSpec, cache: Path, work: Path) -> Built | Rejected:

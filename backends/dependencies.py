@@ -1,4 +1,4 @@
-"""Which shared libraries a built kernel pulls in."""
+"""Which shared libraries a built kernel pulls in, or can."""
 
 from __future__ import annotations
 
@@ -8,11 +8,15 @@ from pathlib import Path
 from elftools.common.exceptions import ELFError
 from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
 
 from backends.types import ToolchainError
 
 # The languages' own run-time: what a compiler links without being asked, or for OpenMP.
 _RUNTIME = ("libc", "libm", "libstdc++", "libgcc_s", "libgomp", "libomp", "libpthread", "libdl", "librt", "ld-linux")
+
+# Functions that bring in a library, or find a function in one, at run time.
+_LOADERS = frozenset({"dlopen", "dlmopen", "dlsym", "dlvsym", "__libc_dlopen_mode"})
 
 
 def needed_libraries(artifact: Path) -> tuple[str, ...]:
@@ -28,6 +32,23 @@ def needed_libraries(artifact: Path) -> tuple[str, ...]:
             return tuple(str(vars(tag)["needed"]) for s in sections for tag in s.iter_tags("DT_NEEDED"))
     except (OSError, ELFError) as error:
         raise ToolchainError(f"{artifact}: cannot be read as a shared library ({error})") from None
+
+
+def loader_symbols(artifact: Path) -> tuple[str, ...]:
+    """The functions of the dynamic loader that a shared library calls for by name, sorted.
+
+    With them it can pull in libraries that its DT_NEEDED entries do not name.
+
+    Raises:
+        ToolchainError: the file is not a shared library.
+    """
+    try:
+        with artifact.open("rb") as stream:
+            tables = [s for s in ELFFile(stream).iter_sections("SHT_DYNSYM") if isinstance(s, SymbolTableSection)]
+            undefined = {s.name for table in tables for s in table.iter_symbols() if s["st_shndx"] == "SHN_UNDEF"}
+    except (OSError, ELFError) as error:
+        raise ToolchainError(f"{artifact}: cannot be read as a shared library ({error})") from None
+    return tuple(sorted(undefined & _LOADERS))
 
 
 def foreign_libraries(artifact: Path, allowed: Sequence[str]) -> tuple[str, ...]:

@@ -155,7 +155,8 @@ def _block_starts(decoded: Sequence[_Decoded], addresses: Sequence[int]) -> list
 def _flow(decoded: Sequence[_Decoded], addresses: Sequence[int], starts: list[int]) -> list[set[int]]:
     """For each block the blocks that may follow it.
 
-    A jump through a register may go to any block that nothing else leads to: those are the cases of its switch.
+    A jump through a register may go to any block that nothing else leads to: those are the cases of its switch. All
+    such jumps go by way of one more node, the last: each with edges of its own would be as many as their product.
     """
     flow: list[set[int]] = [set() for _ in starts]
     computed: list[int] = []
@@ -172,5 +173,6 @@ def _flow(decoded: Sequence[_Decoded], addresses: Sequence[int], starts: list[in
         reached = set().union(*flow)
         orphans = {block for block in range(1, len(starts)) if block not in reached}
         for block in computed:
-            flow[block] |= orphans
+            flow[block].add(len(flow))
+        flow.append(orphans)
     return flow

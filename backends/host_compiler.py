@@ -67,7 +67,7 @@ def find_compiler() -> Compiler:
 
 
 def find_tool(name: str) -> Path | None:
-    """Absolute path of a binutils program, or None."""
+    """Absolute path of a program such as objdump or perf, or None."""
     program = shutil.which(name, path=search_path())
     return Path(os.path.abspath(program)) if program else None
 
@@ -142,6 +142,17 @@ def _blame_environment(done: Completed, compiler: Compiler, work: Path) -> None:
         return
     if shutil.disk_usage(work).free < _LITTLE_SPACE_BYTES:
         raise disk_error(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), work)
+    empty_library(compiler, work)
+
+
+def empty_library(compiler: Compiler, work: Path) -> Path:
+    """A shared library built in `work` from an empty file: what tells a broken tool from an odd kernel.
+
+    Raises:
+        OSError: `work` cannot be written.
+        ToolchainError: the compiler cannot build even this.
+    """
+    (work / "tmp").mkdir(exist_ok=True)
     (work / "tmp" / "empty.cpp").write_text("", encoding="utf-8")
     control = _limited(
         (*compiler.argv, "-shared", "-fPIC", "-o", "tmp/empty.so", "tmp/empty.cpp"), work, _CONTROL_LIMIT_S
@@ -149,3 +160,4 @@ def _blame_environment(done: Completed, compiler: Compiler, work: Path) -> None:
     if control.returncode != 0:
         said = (control.stderr.strip().splitlines() or [f"exit {control.returncode}"])[0]
         raise ToolchainError(f"{compiler.argv[0]} cannot build an empty library: {said}; {_INSTALL}")
+    return work / "tmp" / "empty.so"

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
+# Each level looks at its nodes again. No kernel nests this deep; one that pretends to must not hold up the run.
+_DEEPEST = 32
+
 
 def loop_depths(successors: Sequence[Collection[int]]) -> list[int]:
     """Number of loops around each node of a graph.
@@ -11,7 +14,8 @@ def loop_depths(successors: Sequence[Collection[int]]) -> list[int]:
     A loop is a strongly connected component; within it the header, the node that is entered from outside, is taken away
     and what still hangs together is a loop nested in it (Bourdoncle 1993, "Efficient chaotic iteration strategies with
     widenings", §4.1). So code that merely lies between a branch and its target, such as a cold block at the end of a
-    function that jumps back, is not in a loop. Loops that share one header count once.
+    function that jumps back, is not in a loop. Loops that share one header count once. Deeper
+    than 32, loops are no longer told apart.
 
     Args:
         successors: for each node, the nodes that it can pass control to; node 0 is the entry.
@@ -21,16 +25,19 @@ def loop_depths(successors: Sequence[Collection[int]]) -> list[int]:
     for node, followers in enumerate(successors):
         for follower in followers:
             predecessors[follower].append(node)
-    pending = [set(range(len(successors)))]
+    pending = [(set(range(len(successors))), 1)]
     while pending:
-        for component in _components(pending.pop(), successors):
+        nodes, depth = pending.pop()
+        for component in _components(nodes, successors):
             if len(component) == 1 and not component & set(successors[min(component)]):
                 continue
             for node in component:
-                depths[node] += 1
+                depths[node] = depth
+            if depth == _DEEPEST:
+                continue
             entered = (n for n in component if n == 0 or any(p not in component for p in predecessors[n]))
             component.discard(min(entered, default=min(component)))
-            pending.append(component)
+            pending.append((component, depth + 1))
     return depths
 
 

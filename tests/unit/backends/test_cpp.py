@@ -307,3 +307,49 @@ def test_full_disk_is_the_machines_fault(tmp_path: Path) -> None:
         check=False,
     )
     assert done.stdout.startswith("ToolchainError no space left on the disk that holds"), done
+
+
+@pytest.mark.parametrize("limit_bytes", [1 << 14, 8 << 20])
+def test_a_listing_that_does_not_fit_is_none_and_not_half_of_one(limit_bytes: int, tmp_path: Path) -> None:
+    """Methods would be missing in a listing that was cut, and be held against the kernel."""
+    source = write(tmp_path, 'extern "C" void solve(float* b) { b[0] = 1; asm(".fill 4000, 1, 0x90"); }\n')
+    found = CppBackend().disassemble(built(source, PLAIN, tmp_path / "cache"), limit_bytes=limit_bytes)
+    assert (found is not None) == (limit_bytes > 1 << 14)
+    if found is not None:
+        assert len(found.functions[-1].instructions) > 4000
+
+
+def objdump_that(does: str, folder: Path) -> dict[str, str]:
+    """A PATH on which objdump is a script."""
+    folder.mkdir()
+    script = folder / "objdump"
+    script.write_text(f"#!/bin/sh\n{does}\n")
+    script.chmod(0o755)
+    return {"PATH": f"{folder}:/usr/bin:/bin"}
+
+
+DISASSEMBLE = """import sys
+from pathlib import Path
+from backends.cpp import CppBackend
+from backends.types import BuildSpec, ToolchainError
+built = CppBackend().build(Path(sys.argv[1]), BuildSpec(), Path(sys.argv[2]))
+try:
+    print(CppBackend().disassemble(built))
+except ToolchainError as error:
+    print(f"toolchain: {error}")
+"""
+
+
+def test_a_kernel_that_crashes_objdump_has_no_listing_and_does_not_end_the_run(tmp_path: Path) -> None:
+    source, cache = write(tmp_path, 'extern "C" void solve(float*) {}\n'), tmp_path / "cache"
+    script = f'case "$*" in *{cache}*) kill -SEGV $$;; *) exec /usr/bin/objdump "$@";; esac'
+    done = python(DISASSEMBLE, source, cache, env=objdump_that(script, tmp_path / "bin"))
+    assert done.stdout == "None\n", done.stderr
+
+
+def test_an_objdump_that_reads_nothing_is_the_machines_fault(tmp_path: Path) -> None:
+    source, cache = write(tmp_path, 'extern "C" void solve(float*) {}\n'), tmp_path / "cache"
+    env = objdump_that("echo cannot load libbfd >&2; exit 127", tmp_path / "bin")
+    done = python(DISASSEMBLE, source, cache, env=env)
+    assert done.stdout.startswith("toolchain: ")
+    assert "cannot read an empty library: cannot load libbfd; reinstall binutils" in done.stdout

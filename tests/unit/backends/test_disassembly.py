@@ -152,6 +152,13 @@ def test_cases_of_a_switch_belong_to_the_loop_around_it() -> None:
     assert (depths["xor"], depths["ret"]) == (0, 0)
 
 
+def test_a_kernel_full_of_computed_jumps_is_read() -> None:
+    """Each may go to each block: 20,000 of them would fill the memory of the run with edges."""
+    jumps = "".join(f"    {0x2000 + 3 * n:x}:\tjmp    *%rax\n" for n in range(20_000))
+    (only,) = parse_objdump(SWITCH.split("    1000:")[0] + jumps).functions
+    assert len(only.instructions) == 20_000
+
+
 AARCH64 = """
 a.so:     file format elf64-littleaarch64
 

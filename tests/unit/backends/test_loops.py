@@ -34,3 +34,12 @@ def test_depths(graph: str) -> None:
 def test_a_long_chain_needs_no_recursion() -> None:
     count = 20_000
     assert loop_depths([{n + 1} for n in range(count)] + [{0}]) == [1] * (count + 1)
+
+
+def test_a_nest_without_end_is_looked_at_no_deeper_than_any_kernel_nests() -> None:
+    """Each level costs a look at all that is inside it: a kernel could hold up the night with its jumps."""
+    count = 10_000
+    nest: list[set[int]] = [{n + 1} for n in range(count)]
+    back = [{2 * count - 1 - n, n + 1} for n in range(count, 2 * count)]
+    depths = loop_depths([*nest, *back, set()])
+    assert (depths[0], depths[5], max(depths), depths[-1]) == (1, 6, 32, 0)
