@@ -1,18 +1,29 @@
-"""Finished builds on disk, one folder per key, that appear whole or not at all."""
+"""Finished builds on disk, one folder per key, that appear whole or not at all.
+
+Scratch folders lie among them, each locked by the process that works in it. What a killed process left is removed by
+the next one, and so are builds that nobody used for 30 days.
+"""
 
 from __future__ import annotations
 
+import fcntl
+import functools
 import json
 import os
+import re
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 _RECORD = "build.json"
-_PRIVATE = ".build-"
+_SCRATCH = (".build-", "harness-")
+_KEY = re.compile(r"[0-9a-f]{24,64}")
+_UNUSED_S = 30 * 86400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,22 +36,80 @@ class Entry:
 
 
 @contextmanager
-def private_folder(cache: Path) -> Iterator[Path]:
+def private_folder(cache: Path, prefix: Literal[".build-", "harness-"] = ".build-") -> Iterator[Path]:
     """A new folder inside `cache`, on the same file system as the entries, removed afterwards.
+
+    The first one that a process asks for in `cache` tidies it too.
 
     Raises:
         OSError: `cache` cannot be made or written.
     """
     cache.mkdir(parents=True, exist_ok=True)
-    work = Path(tempfile.mkdtemp(prefix=_PRIVATE, dir=cache.resolve()))
+    _tidy_once(cache.resolve())
+    work, lock = _locked_folder(cache.resolve(), prefix)
     try:
         yield work
     finally:
         shutil.rmtree(work, ignore_errors=True)
+        os.close(lock)
+
+
+def tidy(cache: Path) -> None:
+    """Remove scratch folders that nobody holds, and builds that nobody used for 30 days.
+
+    What cannot be removed stays, and so does all scratch on a file system without locks.
+    """
+    for folder in list(cache.iterdir()):
+        try:
+            if folder.name.startswith(_SCRATCH):
+                _remove_abandoned(folder)
+            elif _KEY.fullmatch(folder.name) and time.time() - folder.stat().st_mtime > _UNUSED_S:
+                shutil.rmtree(folder, ignore_errors=True)
+        except OSError:
+            continue
+
+
+def mark_used(folder: Path) -> None:
+    """Count the 30 days of a build anew, where the folder is ours to change."""
+    try:
+        os.utime(folder)
+    except OSError:
+        pass
+
+
+@functools.cache
+def _tidy_once(cache: Path) -> None:
+    tidy(cache)
+
+
+def _locked_folder(cache: Path, prefix: str) -> tuple[Path, int]:
+    """A new folder and the descriptor that holds its lock, which goes with the process."""
+    while True:
+        work = Path(tempfile.mkdtemp(prefix=prefix, dir=cache))
+        try:
+            lock = os.open(work, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            continue  # another process tidied it away before the lock was taken
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        except OSError:
+            pass  # no locks on this file system: then nobody tidies there either
+        if work.exists():
+            return work, lock
+        os.close(lock)
+
+
+def _remove_abandoned(folder: Path) -> None:
+    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(folder, ignore_errors=True)
+    finally:
+        os.close(lock)
 
 
 def load(cache: Path, key: str, artifact: str) -> Entry | None:
-    """The build under `key`, or None where there is none or it is not whole."""
+    """The build under `key`, or None where there is none or it is not whole. A build so found counts as used now."""
     folder = cache.resolve() / key
     try:
         record = json.loads((folder / _RECORD).read_text(encoding="utf-8"))
@@ -48,6 +117,7 @@ def load(cache: Path, key: str, artifact: str) -> Entry | None:
     except (OSError, ValueError, KeyError, TypeError):
         return None
     built = folder / artifact
+    mark_used(folder)
     return Entry(built, command, log) if built.is_file() else None
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import re
-import shutil
 import signal
 import tempfile
 import time
@@ -18,6 +17,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Literal
 
+from backends.host_compiler import find_tool, search_path
 from backends.process import Completed, run_process
 from profiling.cpu_metrics import Counts, count_metrics, mix_metrics, work_metrics
 from profiling.device import DeviceFacts, cpu_facts
@@ -212,11 +212,11 @@ def parse_cachegrind(text: str) -> tuple[dict[str, float], dict[str, dict[str, i
 def _perf_totals(
     argv: Sequence[str], out: Path, events: Sequence[str], *, repeats: int, timeout_s: float
 ) -> dict[str, float | None]:
-    perf = shutil.which("perf")
+    perf = find_tool("perf")
     if perf is None:
         raise CountersUnavailableError("perf is not installed")
     wanted = ",".join(f"{event}:u" for event in events)
-    command = [perf, "stat", "-x", ";", "-r", str(repeats), "-o", str(out), "-e", wanted, "--", *argv]
+    command = [str(perf), "stat", "-x", ";", "-r", str(repeats), "-o", str(out), "-e", wanted, "--", *argv]
     done = _run("perf", command, timeout_s)
     text = out.read_text(errors="replace") if out.exists() else ""
     found = parse_perf_csv(text)
@@ -233,12 +233,12 @@ def _perf_totals(
 def _cachegrind_totals(
     argv: Sequence[str], folder: Path, *, timeout_s: float
 ) -> tuple[dict[str, float], dict[str, dict[str, int]]]:
-    valgrind = shutil.which("valgrind")
+    valgrind = find_tool("valgrind")
     if valgrind is None:
         raise CountersUnavailableError("valgrind is not installed")
     # One file per process that the command becomes or starts; launchers cancel out with those of the empty run.
     out = f"--cachegrind-out-file={folder}/cachegrind.out.%p"
-    command = [valgrind, *_CACHEGRIND, *_simulated_caches(cpu_facts()), out, *argv]
+    command = [str(valgrind), *_CACHEGRIND, *_simulated_caches(cpu_facts()), out, *argv]
     done = _run("cachegrind", command, timeout_s)
     _check("cachegrind", done)
     totals: dict[str, float] = {}
@@ -274,7 +274,7 @@ def _run(tool: str, command: Sequence[str], timeout_s: float) -> Completed:
     if timeout_s <= 0:
         raise CountersUnavailableError(f"{tool} ran past its time limit")
     try:
-        done = run_process(command, timeout_s=timeout_s, env=_ENVIRONMENT)
+        done = run_process(command, timeout_s=timeout_s, env={**_ENVIRONMENT, "PATH": search_path()})
     except OSError as error:
         raise CountersUnavailableError(f"{tool} cannot be started ({error})") from error
     if done.timed_out:

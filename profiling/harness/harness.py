@@ -8,10 +8,10 @@ import random
 import shutil
 import subprocess
 import sys
-import tempfile
 import threading
 from collections import deque
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -19,6 +19,7 @@ from typing import IO
 
 from pydantic import ValidationError
 
+from backends.build_cache import private_folder
 from backends.process import clean_environment, kill_group
 from backends.types import Rejected
 from profiling.exclusive import exclusive_timing
@@ -67,11 +68,11 @@ class Harness:
         self._settings = settings
         self._rng = random.Random()
         self._scratch: Path | None = None
+        self._held = ExitStack()  # the scratch folder, until `close`
         self._bundle: Path | None = None
         self._oracle = _OracleProcess()
         try:
-            cache.mkdir(parents=True, exist_ok=True)
-            self._scratch = Path(tempfile.mkdtemp(prefix="harness-", dir=cache)).absolute()
+            self._scratch = self._held.enter_context(private_folder(cache, "harness-"))
             self._native: Native = build_native(problem.signature, cache)
             opened = self._oracle.ask(
                 wire.Open(
@@ -198,9 +199,8 @@ class Harness:
     def close(self) -> None:
         """End the oracle, its workers with it, and remove the staged data. Safe to call twice."""
         self._oracle.close()
-        if self._scratch is not None:
-            shutil.rmtree(self._scratch, ignore_errors=True)
-            self._scratch = None
+        self._held.close()
+        self._scratch = None
 
 
 def _absolute(problem: Problem) -> Problem:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from backends import build_cache
+from backends.host_compiler import Compiler, find_compiler, search_path
 from backends.process import run_process
-from backends.types import Parameter, Signature, ToolchainError
+from backends.types import Parameter, Signature
 from profiling.types import HarnessFault, TaskError
 
 _NATIVE = Path(__file__).parent.parent / "native"
@@ -40,13 +40,9 @@ def build_native(signature: Signature, cache: Path) -> Native:
         ToolchainError: no C++ compiler.
         HarnessFault: the compiler rejects our own sources.
     """
-    compiler = shutil.which("g++") or shutil.which("clang++")
-    if compiler is None:
-        raise ToolchainError("no C++ compiler found: install g++ (or clang++)")
-    version = run_process([compiler, "--version"], timeout_s=20.0).stdout.partition("\n")[0]
     stub = stub_source(signature)
     sources = {name: (_NATIVE / name).read_text() for name in ("runner.cpp", "walls.cpp", "walls.h", "protocol.h")}
-    build = _Builder(compiler, version, cache)
+    build = _Builder(find_compiler(), cache)
     return Native(
         runner=build(
             "runner", {**sources, "stub.h": stub}, ("runner.cpp", "walls.cpp"), ("-Wl,-z,relro,-z,now", "-ldl")
@@ -94,23 +90,27 @@ def _c_type(parameter: Parameter) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Builder:
-    compiler: str
-    version: str
+    compiler: Compiler
     cache: Path
 
     def __call__(self, name: str, files: dict[str, str], units: tuple[str, ...], flags: tuple[str, ...]) -> Path:
         """Compile `units` among `files` into `cache/harness/<key>/<name>`; an equal build is reused."""
-        digest = hashlib.sha256(repr((self.version, _FLAGS, flags, units, sorted(files.items()))).encode()).hexdigest()
-        target = self.cache.absolute() / "harness" / digest[:24] / name
+        asked = (self.compiler, _FLAGS, flags, units, sorted(files.items()))
+        digest = hashlib.sha256(repr(asked).encode()).hexdigest()
+        builds = self.cache.absolute() / "harness"
+        target = builds / digest[:24] / name
         if target.exists():
+            build_cache.mark_used(target.parent)
             return target
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+        with build_cache.private_folder(builds) as folder:
             for file, text in files.items():
-                Path(folder, file).write_text(text)
-            argv = [self.compiler, *_FLAGS, *units, *flags, "-o", name]
-            done = run_process(argv, timeout_s=120.0, cwd=Path(folder))
+                (folder / file).write_text(text)
+            argv = [*self.compiler.argv, *_FLAGS, *units, *flags, "-o", name]
+            done = run_process(argv, timeout_s=120.0, cwd=folder, env={"LC_ALL": "C", "PATH": search_path()})
             if done.returncode != 0:
-                raise HarnessFault(f"cannot build the harness's {name} with {self.compiler}: {done.stderr[-800:]}")
-            os.replace(Path(folder, name), target)
+                raise HarnessFault(
+                    f"cannot build the harness's {name} with {self.compiler.argv[0]}: {done.stderr[-800:]}"
+                )
+            target.parent.mkdir(exist_ok=True)
+            os.replace(folder / name, target)
         return target
