@@ -2,60 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import sys
-import traceback
-from collections.abc import Callable, Mapping
-from functools import wraps
 from pathlib import Path
-from typing import Any, ParamSpec
+from typing import Any
 
 import click
 
-from agent.errors import ConfigError, RoofclimbError
+from agent.command import Result, command
+from agent.errors import ConfigError
 from agent.memory_cli import memory_group
-
-P = ParamSpec("P")
-Result = tuple[Mapping[str, Any], str]
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="roofclimb", prog_name="roofclimb")
 def main() -> None:
     """Makes compute kernels faster overnight, with evidence for every method."""
-
-
-def _command(function: Callable[P, Result]) -> Callable[..., None]:
-    """Add --json and --debug: the result goes to stdout, an error is one line on stderr and an exit code."""
-
-    @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, nothing else there.")
-    @click.option("--debug", is_flag=True, help="Show tracebacks.")
-    @wraps(function)
-    def wrapper(as_json: bool, debug: bool, *args: P.args, **kwargs: P.kwargs) -> None:
-        try:
-            data, text = function(*args, **kwargs)
-        except RoofclimbError as error:
-            if debug:
-                traceback.print_exc()
-            _fail(str(error), error.exit_code, as_json)
-        except KeyboardInterrupt:
-            _fail("interrupted", 130, as_json)
-        except Exception as error:  # anything unexpected is a bug: one line, and the traceback on request
-            if debug:
-                raise
-            _fail(f"bug: {type(error).__name__}: {error} (run again with --debug and report it)", 1, as_json)
-        else:
-            click.echo(json.dumps(data, indent=2) if as_json else text)
-
-    return wrapper
-
-
-def _fail(message: str, code: int, as_json: bool) -> None:
-    if as_json:
-        click.echo(json.dumps({"error": message, "exit_code": code}, indent=2))
-    click.echo(f"roofclimb: {message}", err=True)
-    sys.stdout.flush()
-    sys.exit(code)
 
 
 _config = click.option("--config", required=True, help="Task file, or the name of a shipped one (quickstart).")
@@ -69,7 +30,7 @@ _set = click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", he
     "--dry-run", is_flag=True, help="Measure, render the first prompt, estimate tokens and dollars; ask nothing."
 )
 @click.option("--require-sandbox", is_flag=True, help="Refuse to run where a layer of the sandbox is missing.")
-@_command
+@command
 def run(config: str, overrides: tuple[str, ...], dry_run: bool, require_sandbox: bool) -> Result:
     """Make a kernel faster."""
     from agent.config import load_config
@@ -90,7 +51,7 @@ def run(config: str, overrides: tuple[str, ...], dry_run: bool, require_sandbox:
 
 @main.command()
 @click.argument("run_dir", type=click.Path(path_type=Path))
-@_command
+@command
 def resume(run_dir: Path) -> Result:
     """Go on with a run where it stopped."""
     from agent.progress import make_progress
@@ -103,7 +64,7 @@ def resume(run_dir: Path) -> Result:
 @click.option("--config", help="Check this task's contract too.")
 @_set
 @click.option("--output", type=click.Path(path_type=Path), default=Path("."), help="Where env.json and env.md go.")
-@_command
+@command
 def check(config: str | None, overrides: tuple[str, ...], output: Path) -> Result:
     """Look at this machine, and at a task's contract; nothing is asked of a model."""
     from agent.checking import check as look
@@ -121,7 +82,7 @@ def check(config: str | None, overrides: tuple[str, ...], output: Path) -> Resul
     "--kernel", "candidate", type=click.Path(path_type=Path), help="With --config: this kernel, not the baseline."
 )
 @_set
-@_command
+@command
 def bench(
     kernel: Path | None,
     ref: Path | None,
@@ -151,7 +112,7 @@ def bench(
 
 @main.command()
 @click.argument("kernel", type=click.Path(path_type=Path))
-@_command
+@command
 def inspect(kernel: Path) -> Result:
     """Show what would be bound: parameters, types, roles."""
     from agent.inspection import inspect_kernel
@@ -161,7 +122,7 @@ def inspect(kernel: Path) -> Result:
 
 @main.command()
 @click.argument("run_dir", type=click.Path(path_type=Path))
-@_command
+@command
 def report(run_dir: Path) -> Result:
     """Write summary.md and report.html of a run anew."""
     from agent.inspection import report_run

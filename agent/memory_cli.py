@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
 import click
+
+from agent.command import Result, command
+from agent.errors import ConfigError
 
 if TYPE_CHECKING:
     from memory.store import Store
@@ -18,13 +22,7 @@ if TYPE_CHECKING:
 # SQLAlchemy and pydantic are imported by the commands: `--help` of the whole program stays fast.
 
 
-class _InputError(click.ClickException):
-    """One line on stderr, exit code 2."""
-
-    exit_code = 2
-
-
-class _NothingYet(_InputError):
+class _NothingYet(ConfigError):
     """There is no memory yet: an error for those who want a record, an empty list for those who list."""
 
 
@@ -39,7 +37,6 @@ _url = click.option(
     default=_default_url,
     help="SQLAlchemy URL of the memory; by default .roofclimb/memory.db in the working directory.",
 )
-_json = click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout and nothing else.")
 
 
 @click.group("memory")
@@ -56,7 +53,7 @@ def memory_group() -> None:
 @click.option("--method", help="Only strategies with this method.")
 @click.option("--run", help="Only this run.")
 @click.option("--limit", type=click.IntRange(min=1), help="Only the newest so many.")
-@_json
+@command
 def list_records(
     url: str,
     family: str | None,
@@ -66,8 +63,7 @@ def list_records(
     method: str | None,
     run: str | None,
     limit: int | None,
-    as_json: bool,
-) -> None:
+) -> Result:
     """List records, oldest first."""
     records: tuple[StoredRecord, ...] = ()
     try:
@@ -76,28 +72,21 @@ def list_records(
                 family=family, backend=backend, arch=arch, outcome=outcome, method=method, run=run, limit=limit
             )
     except _NothingYet as error:
-        click.echo(error.message, err=True)
-    if as_json:
-        click.echo(json.dumps({"url": _shown(url), "records": [_as_json(stored) for stored in records]}))
-        return
-    for stored in records:
-        click.echo(_line(stored))
+        click.echo(str(error), err=True)
+    data = {"url": _shown(url), "records": [_as_json(stored) for stored in records]}
+    return data, "\n".join(_line(stored) for stored in records)
 
 
 @memory_group.command("show")
 @click.argument("record_id", type=int, metavar="ID")
 @_url
-@_json
-def show(record_id: int, url: str, as_json: bool) -> None:
+@command
+def show(record_id: int, url: str) -> Result:
     """Show one record in full."""
     with _opened(url, create=False) as store:
         stored = store.get(record_id)
     if stored is None:
-        raise _InputError(f"no record {record_id} in {_shown(url)}; `memory list` shows the ids")
-    if as_json:
-        click.echo(json.dumps(_as_json(stored)))
-        return
-    click.echo(_line(stored))
+        raise ConfigError(f"no record {record_id} in {_shown(url)}; `memory list` shows the ids")
     record = stored.record
     details = {
         "fingerprint": stored.fingerprint,
@@ -107,15 +96,15 @@ def show(record_id: int, url: str, as_json: bool) -> None:
         "lesson": record.lesson,
         "versions": json.dumps(dict(record.versions)),
     }
-    for name, value in details.items():
-        click.echo(f"  {name + ':':<13}{value}")
+    lines = [_line(stored), *(f"  {name + ':':<13}{value}" for name, value in details.items())]
+    return _as_json(stored), "\n".join(lines)
 
 
 @memory_group.command("export")
-@click.argument("file", type=click.Path(dir_okay=False, path_type=Path), required=False)
+@click.argument("file", type=click.Path(path_type=Path), required=False)
 @_url
-@_json
-def export(file: Path | None, url: str, as_json: bool) -> None:
+@command
+def export(file: Path | None, url: str) -> Result:
     """Write all records as one JSON document to FILE, or to stdout without one."""
     from memory.exchange import export_text
 
@@ -123,33 +112,28 @@ def export(file: Path | None, url: str, as_json: bool) -> None:
         records = store.query()
     text = export_text(records)
     if file is None:
-        click.echo(text, nl=False)
-        return
+        return json.loads(text), text.removesuffix("\n")
     _write(file, text)
-    if as_json:
-        click.echo(json.dumps({"url": _shown(url), "file": str(file), "records": len(records)}))
-    else:
-        click.echo(f"{len(records)} records written to {file}")
+    data = {"url": _shown(url), "file": str(file), "records": len(records)}
+    return data, f"{len(records)} records written to {file}"
 
 
 @memory_group.command("import")
-@click.argument("file", type=click.File("rb"))
+@click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
 @_url
-@_json
-def import_(file: BinaryIO, url: str, as_json: bool) -> None:
+@command
+def import_(file: Path, url: str) -> Result:
     """Add the records of the JSON document FILE (`-` for stdin): all or none; again changes nothing."""
     from memory.exchange import ExchangeError, import_entries, parse
 
     try:
-        entries = parse(file.read())
+        entries = parse(_read(file))
     except ExchangeError as error:
-        raise _InputError(f"{file.name}: {error}; nothing was imported") from error
+        raise ConfigError(f"{file}: {error}; nothing was imported") from error
     with _opened(url, create=True) as store:
         done = import_entries(store, entries)
-    if as_json:
-        click.echo(json.dumps({"url": _shown(url), "imported": done.new, "known": done.known}))
-    else:
-        click.echo(f"{done.new} records imported, {done.known} were there already")
+    data = {"url": _shown(url), "imported": done.new, "known": done.known}
+    return data, f"{done.new} records imported, {done.known} were there already"
 
 
 @contextmanager
@@ -163,7 +147,7 @@ def _opened(url: str, *, create: bool) -> Iterator[Store]:
     except StoreMissing as error:
         raise _NothingYet(str(error)) from error
     except StoreError as error:
-        raise _InputError(str(error)) from error
+        raise ConfigError(str(error)) from error
 
 
 def _shown(url: str) -> str:
@@ -183,6 +167,13 @@ def _line(stored: StoredRecord) -> str:
     return f"{stored.id:>6}  {record.outcome:<8}  {' + '.join(record.strategy.methods)}: {evidence(record)}"
 
 
+def _read(file: Path) -> bytes:
+    try:
+        return sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"cannot read {file}: {error.strerror or error}") from error
+
+
 def _write(file: Path, text: str) -> None:
     """All of the text or nothing of it: a backup that is cut short would be worse than none."""
     from agent.atomic import write_atomic
@@ -190,4 +181,4 @@ def _write(file: Path, text: str) -> None:
     try:
         write_atomic(file, text)
     except OSError as error:
-        raise _InputError(f"cannot write {file}: {error.strerror}") from error
+        raise ConfigError(f"cannot write {file}: {error.strerror}") from error

@@ -36,7 +36,6 @@ def memory(*arguments: str, cwd: Path = ROOT, stdin: str = "") -> subprocess.Com
 
 def as_json(done: subprocess.CompletedProcess[str]) -> Any:
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("\n") == 1
     return json.loads(done.stdout)
 
 
@@ -75,8 +74,9 @@ def test_show_has_the_whole_record(url: str) -> None:
 
 def test_show_of_nothing_ends_with_2_and_one_line(url: str) -> None:
     done = memory("show", "99", "--url", url, "--json")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"Error: no record 99 in {url}; `memory list` shows the ids\n"
+    message = f"no record 99 in {url}; `memory list` shows the ids"
+    assert (done.returncode, done.stderr) == (2, f"roofclimb: {message}\n")
+    assert json.loads(done.stdout) == {"error": message, "exit_code": 2}
 
 
 def test_export_and_import_move_a_memory(url: str, tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_a_bad_import_names_the_place_and_writes_nothing(url: str, tmp_path: Pat
     bad.write_text(memory("export", "--url", url).stdout.replace('"effect": 0.97', '"effect": -1'))
     done = memory("import", str(bad), "--url", f"sqlite:///{other}")
     assert done.returncode == 2
-    assert done.stderr.startswith(f"Error: {bad}: entry 1, field effect: ")
+    assert done.stderr.startswith(f"roofclimb: {bad}: entry 1, field effect: ")
     assert done.stderr.count("\n") == 1
     assert not other.exists()
 
@@ -103,7 +103,7 @@ def test_a_bad_import_names_the_place_and_writes_nothing(url: str, tmp_path: Pat
 def test_a_backup_that_cannot_be_written_leaves_the_old_one(url: str, tmp_path: Path) -> None:
     done = memory("export", "/proc/none/out.json", "--url", url)
     assert done.returncode == 2
-    assert done.stderr == "Error: cannot write /proc/none/out.json: No such file or directory\n"
+    assert done.stderr == "roofclimb: cannot write /proc/none/out.json: No such file or directory\n"
 
 
 def test_exporting_a_memory_that_is_not_there_fails(tmp_path: Path) -> None:
@@ -116,9 +116,33 @@ def test_exporting_a_memory_that_is_not_there_fails(tmp_path: Path) -> None:
 def test_a_broken_database_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "memory.db").write_text("garbage " * 100)
     done = memory("list", "--url", f"sqlite:///{tmp_path}/memory.db", "--json")
-    assert (done.returncode, done.stdout) == (2, "")
+    assert (done.returncode, json.loads(done.stdout)["exit_code"]) == (2, 2)
     assert done.stderr.count("\n") == 1
     assert "file is not a database" in done.stderr
+
+
+def test_debug_shows_where_an_error_came_from(tmp_path: Path) -> None:
+    done = memory("show", "1", "--url", f"sqlite:///{tmp_path}/none.db", "--debug")
+    assert done.returncode == 2
+    assert "Traceback" in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("roofclimb: no strategy memory at")
+
+
+@pytest.mark.parametrize("command", ["import", "export"])
+def test_a_path_that_is_no_file_is_an_error_a_script_can_read(command: str, url: str, tmp_path: Path) -> None:
+    done = memory(command, str(tmp_path), "--url", url, "--json")
+    assert (done.returncode, json.loads(done.stdout)["exit_code"]) == (2, 2)
+    assert "Is a directory" in done.stderr
+
+
+def test_an_empty_list_prints_nothing(url: str) -> None:
+    """A script counts lines."""
+    assert memory("list", "--url", url, "--family", "softmax").stdout == ""
+
+
+def test_the_exported_document_is_the_same_as_json(url: str) -> None:
+    text, data = memory("export", "--url", url).stdout, as_json(memory("export", "--url", url, "--json"))
+    assert json.loads(text) == data
 
 
 def test_the_default_memory_is_in_the_working_directory(tmp_path: Path) -> None:

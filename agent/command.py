@@ -1,0 +1,55 @@
+"""What every command has in common: --json, --debug, and an error as one line and an exit code."""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Any, ParamSpec
+
+import click
+
+from agent.errors import RoofclimbError
+
+P = ParamSpec("P")
+Result = tuple[Mapping[str, Any], str]
+
+
+def command(function: Callable[P, Result]) -> Callable[..., None]:
+    """Add --json and --debug: the result goes to stdout, an error is one line on stderr and an exit code.
+
+    Args:
+        function: does the work; returns the result as data for --json and as text for people (none of it, no line).
+    """
+
+    @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, nothing else there.")
+    @click.option("--debug", is_flag=True, help="Show tracebacks.")
+    @wraps(function)
+    def wrapper(as_json: bool, debug: bool, *args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            data, text = function(*args, **kwargs)
+        except RoofclimbError as error:
+            if debug:
+                traceback.print_exc()
+            _fail(str(error), error.exit_code, as_json)
+        except KeyboardInterrupt:
+            _fail("interrupted", 130, as_json)
+        except Exception as error:  # anything unexpected is a bug: one line, and the traceback on request
+            if debug:
+                raise
+            _fail(f"bug: {type(error).__name__}: {error} (run again with --debug and report it)", 1, as_json)
+        else:
+            if as_json or text:
+                click.echo(json.dumps(data, indent=2) if as_json else text)
+
+    return wrapper
+
+
+def _fail(message: str, code: int, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps({"error": message, "exit_code": code}, indent=2))
+    click.echo(f"roofclimb: {message}", err=True)
+    sys.stdout.flush()
+    sys.exit(code)
