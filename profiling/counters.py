@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import re
 import signal
+import stat
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -21,6 +22,7 @@ from backends.host_compiler import find_tool, search_path
 from backends.process import Completed, run_process
 from profiling.cpu_metrics import Counts, count_metrics, mix_metrics, work_metrics
 from profiling.device import DeviceFacts, cpu_facts
+from profiling.harness.walled import under_tool
 from profiling.types import Ceilings, Profile, Work
 
 # Two groups of four: what a core counts at once, so that nothing is multiplexed and scaled up.
@@ -33,7 +35,7 @@ _PERF_REPEATS = 3
 # left is the loading of another library. Counters also see what interrupts and page faults do to the core.
 _NOISE = {"perf": 0.01, "cachegrind": 0.0002}
 _ENVIRONMENT = {"LC_ALL": "C", "PYTHONHASHSEED": "0"}
-_CACHEGRIND = ("--tool=cachegrind", "--cache-sim=yes", "--branch-sim=yes", "--trace-children=yes")
+_CACHEGRIND = ("--tool=cachegrind", "--cache-sim=yes", "--branch-sim=yes", "--trace-children=yes", "--vgdb=no")
 _EVENT = re.compile(r"^(?:cpu_\w+/)?(?P<name>[^/:]+)(?:/\w*)?(?::\w+)?$")
 
 
@@ -147,17 +149,19 @@ def cachegrind_counts(solo: Sequence[str], empty: Sequence[str], *, timeout_s: f
         CountersUnavailableError: valgrind failed (it knows no AVX-512), ran too long, or the kernel drowns in its
             process's start-up.
     """
-    with tempfile.TemporaryDirectory(prefix="roofclimb-cachegrind-") as folder:
-        places = [Path(folder) / name for name in ("solo", "empty")]
-        for place in places:
-            place.mkdir()
-        with ThreadPoolExecutor(2) as pool:
-            runs = [
-                pool.submit(_cachegrind_totals, argv, place, timeout_s=timeout_s)
-                for argv, place in zip((solo, empty), places, strict=True)
-            ]
-            # The empty run first: where that fails, the fault is not the kernel's and its message is the better one.
-            (base_totals, caches), (full_totals, _) = runs[1].result(), runs[0].result()
+    # Not one in the other: a walled run becomes another user, who must still reach its own.
+    prefix = "roofclimb-cachegrind-"
+    with (
+        tempfile.TemporaryDirectory(prefix=prefix) as one,
+        tempfile.TemporaryDirectory(prefix=prefix) as other,
+        ThreadPoolExecutor(2) as pool,
+    ):
+        runs = [
+            pool.submit(_cachegrind_totals, argv, Path(place), timeout_s=timeout_s)
+            for argv, place in ((solo, one), (empty, other))
+        ]
+        # The empty run first: where that fails, the fault is not the kernel's and its message is the better one.
+        (base_totals, caches), (full_totals, _) = runs[1].result(), runs[0].result()
     line = int(caches["D1"].get("line", 64)) if "D1" in caches else 64
     base, full = _counts_from_cachegrind(base_totals, line), _counts_from_cachegrind(full_totals, line)
     sizes = ", ".join(f"{name} {cache['size'] >> 10} KiB" for name, cache in caches.items())
@@ -237,13 +241,15 @@ def _cachegrind_totals(
     if valgrind is None:
         raise CountersUnavailableError("valgrind is not installed")
     # One file per process that the command becomes or starts; launchers cancel out with those of the empty run.
-    out = f"--cachegrind-out-file={folder}/cachegrind.out.%p"
-    command = [str(valgrind), *_CACHEGRIND, *_simulated_caches(cpu_facts()), out, *argv]
-    done = _run("cachegrind", command, timeout_s)
+    # A relative name, since a walled run sees the folder elsewhere.
+    tool = [str(valgrind), *_CACHEGRIND, *_simulated_caches(cpu_facts()), "--cachegrind-out-file=cachegrind.out.%p"]
+    done = _run("cachegrind", under_tool(argv, folder, tool), timeout_s, cwd=folder)
     _check("cachegrind", done)
     totals: dict[str, float] = {}
     caches: dict[str, dict[str, int]] = {}
     for path in sorted(folder.glob("cachegrind.out.*")):
+        if not stat.S_ISREG(path.lstat().st_mode):  # the kernel may write here too: a pipe would never end
+            raise CountersUnavailableError(f"the run under cachegrind left a {path.name} that is no file")
         events, caches = parse_cachegrind(path.read_text(errors="replace"))
         for name, value in events.items():
             totals[name] = totals.get(name, 0.0) + value
@@ -270,11 +276,11 @@ def _power_of_two(n: int) -> bool:
     return n > 0 and n & (n - 1) == 0
 
 
-def _run(tool: str, command: Sequence[str], timeout_s: float) -> Completed:
+def _run(tool: str, command: Sequence[str], timeout_s: float, cwd: Path | None = None) -> Completed:
     if timeout_s <= 0:
         raise CountersUnavailableError(f"{tool} ran past its time limit")
     try:
-        done = run_process(command, timeout_s=timeout_s, env={**_ENVIRONMENT, "PATH": search_path()})
+        done = run_process(command, timeout_s=timeout_s, cwd=cwd, env={**_ENVIRONMENT, "PATH": search_path()})
     except OSError as error:
         raise CountersUnavailableError(f"{tool} cannot be started ({error})") from error
     if done.timed_out:

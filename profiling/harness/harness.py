@@ -23,7 +23,7 @@ from backends.build_cache import private_folder
 from backends.process import clean_environment, kill_group
 from backends.types import Rejected
 from profiling.exclusive import exclusive_timing
-from profiling.harness import verdict, wire
+from profiling.harness import verdict, walled, wire
 from profiling.harness.runner_build import Native, build_native
 from profiling.types import (
     Comparison,
@@ -183,14 +183,17 @@ class Harness:
             return self._oracle.ask(request)
 
     def solo_command(self, artifact: Path) -> list[str]:
-        """A command that makes one call of `solve` on staged inputs, for perf and valgrind. Lives as long as this."""
+        """A command that makes one call of `solve` on staged inputs, behind a worker's walls. Lives as long as this.
+
+        What counts from outside (perf) may start it; a tool that the kernel runs in goes in by `walled.under_tool`.
+        """
         assert self._scratch is not None
         if self._bundle is None:
             bundle = self._scratch / "call.bin"
             if not isinstance(self._oracle.ask(wire.Stage(target=bundle)), wire.Staged):
                 raise HarnessFault("the oracle gave no proper answer to `stage`")
             self._bundle = bundle
-        return [str(self._native.runner), "--solo", str(self._bundle), str(artifact.absolute())]
+        return walled.solo_command(self._native.runner, self._bundle, artifact.absolute())
 
     def empty_command(self) -> list[str]:
         """The same for a `solve` that does nothing: what is to be taken off."""

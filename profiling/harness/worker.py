@@ -16,6 +16,7 @@ from pathlib import Path
 
 from profiling.harness import protocol
 from profiling.harness.arena import PAGE, Arena, memory_total
+from profiling.harness.walled import serve_command
 from profiling.types import HarnessFault, Limits
 
 _START_S = 20.0
@@ -84,7 +85,7 @@ class Worker:
             raise HarnessFault(f"cannot read {artifact}: {error.strerror}") from error
         inherited = (channel.fileno(), arena.fd, candidate, status)
         self._process = subprocess.Popen(
-            [str(runner), "--serve", *(str(fd) for fd in inherited), str(artifact)],
+            serve_command(runner, inherited),
             stdin=subprocess.DEVNULL,
             stdout=self._output,
             stderr=self._output,

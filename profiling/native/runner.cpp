@@ -1,7 +1,8 @@
-// Runs one candidate behind walls and times its calls (--serve), or runs one call of it on data from a file (--solo).
+// Runs one candidate behind walls and times its calls (--serve), or makes one call of it, behind the same walls, on data
+// from a file (--solo), if asked to under a tool such as valgrind, which is then behind the walls too.
 //
 // Three processes: the first enters the namespaces, the second is the first of the new PID namespace and reports how
-// the third, the worker, ended. The worker loads the candidate before any input exists.
+// the third, the worker, ended. The worker loads the candidate before any input exists (--serve).
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -19,6 +20,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <initializer_list>
+
 #include "protocol.h"
 #include "stub.h"  // generated for the task's signature: call_solve(function, words)
 #include "walls.h"
@@ -26,7 +30,9 @@
 namespace {
 
 constexpr int kBroken = 70;  // our own fault, before any candidate is loaded
-constexpr const char* kPrivateArtifact = "/tmp/candidate.so";
+constexpr uint64_t kServeFile = 1 << 20, kToolFile = 64 << 20;  // largest file that may be written
+constexpr int kMaxWords = 64;
+enum Inherited { kBundle = 3, kCandidate, kSelf };              // descriptors of a solo call
 
 // Resolved before a candidate is loaded, so that a symbol of its own cannot stand in for it.
 int (*const volatile clock_now)(clockid_t, timespec*) = clock_gettime;
@@ -111,8 +117,11 @@ int64_t call_slot(uint32_t slot, int64_t* code) {
     return nanoseconds() - start;
 }
 
-bool load(const char* path, char* text, size_t size) {
+bool load(int candidate, char* text, size_t size) {
+    char path[32];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", candidate);
     void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    close(candidate);
     task.solve = library ? dlsym(library, "solve") : nullptr;
     if (task.solve) return true;
     const char* why = dlerror();
@@ -149,16 +158,37 @@ void serve_calls(int channel) {
     }
 }
 
-void keep_only(int a, int b) {
-    int low = a < b ? a : b, high = a < b ? b : a;
-    if (low > 3) syscall(SYS_close_range, 3, low - 1, 0);
-    if (high > low + 1) syscall(SYS_close_range, low + 1, high - 1, 0);
-    syscall(SYS_close_range, high + 1, ~0U, 0);
+void keep_only(std::initializer_list<int> kept) {
+    int fds[4], n = 0;
+    for (int fd : kept) fds[n++] = fd;
+    std::sort(fds, fds + n);
+    int next = 3;
+    for (int i = 0; i < n; i++) {
+        if (fds[i] > next) syscall(SYS_close_range, next, fds[i] - 1, 0);
+        next = fds[i] + 1;
+    }
+    syscall(SYS_close_range, next, ~0U, 0);
 }
 
-[[noreturn]] void worker(int channel, int arena, const char* path, uint64_t layers, bool root, unsigned own_uid) {
+struct Walls {
+    bool root = geteuid() == 0;
+    unsigned own_uid = 200000U + static_cast<unsigned>(getpid());
+    uint64_t layers = 0;
+
+    // In the worker: nothing after this may fork.
+    void close_in(uint64_t file_bytes, bool may_exec) {
+        walls::limit_resources(file_bytes);
+        bool bare = walls::drop_privileges(root, own_uid);
+        if (bare && root) layers |= walls::kUser;
+        if (!bare) layers &= ~uint64_t(walls::kUser);
+        prctl(PR_SET_PDEATHSIG, SIGKILL);  // a change of user id clears it, so after that
+        if (walls::filter_system_calls(layers & walls::kPid, may_exec)) layers |= walls::kSeccomp;
+    }
+};
+
+[[noreturn]] void worker(int channel, int arena, int candidate, Walls around) {
     setsid();
-    keep_only(channel, arena);
+    keep_only({channel, arena, candidate});
     static char packet[sizeof(wire::Setup) + sizeof task.arguments + sizeof task.cores];
     ssize_t size = receive(channel, packet, sizeof packet);
     if (size < 0 || !parse_setup(packet, size)) broken("setup frame");
@@ -173,17 +203,14 @@ void keep_only(int a, int b) {
         populate(slot);
     }
     close(arena);
-    if (chdir((layers & walls::kMount) ? "/tmp" : "/") != 0) broken("chdir");
-    walls::limit_resources();
-    if (walls::drop_privileges(root, own_uid)) layers |= walls::kUser;
-    prctl(PR_SET_PDEATHSIG, SIGKILL);  // a change of user id clears it, so after that
-    if (walls::filter_system_calls()) layers |= walls::kSeccomp;
+    if (chdir((around.layers & walls::kMount) ? "/tmp" : "/") != 0) broken("chdir");
+    around.close_in(kServeFile, false);
 
-    send_frame(channel, wire::Hello{{wire::kMagic, wire::kHello, task.setup.head.token}, layers});
+    send_frame(channel, wire::Hello{{wire::kMagic, wire::kHello, task.setup.head.token}, around.layers});
     wire::Head ask;
     if (receive(channel, &ask, sizeof ask) != sizeof ask || ask.kind != wire::kLoad) _exit(kBroken);
     wire::Loaded loaded = {{wire::kMagic, wire::kLoaded, ask.token}, 0, 0, {}};
-    loaded.status = load(path, loaded.text, sizeof loaded.text) ? 0 : 1;
+    loaded.status = load(candidate, loaded.text, sizeof loaded.text) ? 0 : 1;
     send_frame(channel, loaded);
     serve_calls(channel);
     _exit(0);
@@ -191,7 +218,7 @@ void keep_only(int a, int b) {
 
 // Reports the worker's wait status on `status` and ends, which ends whatever is left in the PID namespace.
 [[noreturn]] void watch(pid_t pid, int status) {
-    keep_only(status, status);
+    keep_only({status});
     int how = 0;
     while (waitpid(pid, &how, 0) < 0 && errno == EINTR) {
     }
@@ -199,47 +226,61 @@ void keep_only(int a, int b) {
     _exit(0);
 }
 
-int serve(int channel, int arena, int artifact, int status, const char* path) {
+// Enters the namespaces and returns in their first process; the one that called waits and ends as `first_ends` says.
+Walls enter(const char* const* hidden, int count, const char* out, int (*first_ends)(int status)) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    bool root = geteuid() == 0;
-    unsigned own_uid = 200000U + static_cast<unsigned>(getpid());
-    uint64_t layers = walls::enter_namespaces();
+    Walls around;
+    around.layers = walls::enter_namespaces();
     pid_t first = fork();
     if (first < 0) broken("fork");
     if (first > 0) {
-        keep_only(2, 2);
-        while (waitpid(first, nullptr, 0) < 0 && errno == EINTR) {
+        keep_only({});
+        int how = 0;
+        while (waitpid(first, &how, 0) < 0 && errno == EINTR) {
         }
-        return 0;
+        _exit(first_ends(how));
     }
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if ((layers & walls::kMount) && !walls::private_tree()) layers &= ~uint64_t(walls::kMount);
-    if (layers & walls::kMount) {
-        if (!walls::copy_candidate(artifact, kPrivateArtifact)) broken("copy of the candidate");
-        path = kPrivateArtifact;
-    }
+    if ((around.layers & walls::kMount) && !walls::private_tree(hidden, count, out))
+        around.layers &= ~uint64_t(walls::kMount);
+    return around;
+}
+
+int serve(int channel, int arena, int artifact, int status, const char* const* hidden, int count) {
+    int candidate = walls::private_copy(artifact);
+    if (candidate < 0) broken("copy of the candidate");
+    Walls around = enter(hidden, count, nullptr, [](int) { return 0; });
     pid_t second = fork();
     if (second < 0) broken("fork");
     if (second > 0) watch(second, status);
-    worker(channel, arena, path, layers, root, own_uid);
+    worker(channel, arena, candidate, around);
 }
 
-int solo(const char* bundle, const char* artifact) {
-    FILE* file = fopen(bundle, "rb");
-    if (!file) broken(bundle);
+// As a shell would report it.
+int exit_code(int how) { return WIFSIGNALED(how) ? 128 + WTERMSIG(how) : WEXITSTATUS(how); }
+
+void read_bundle(void* to, size_t size, off_t at) {
+    for (char* next = static_cast<char*>(to); size > 0;) {
+        ssize_t n = pread(kBundle, next, size, at);
+        if (n <= 0) broken("bundle");
+        next += n, at += n, size -= n;
+    }
+}
+
+// One call, on descriptors that `solo` left. The data is read before the candidate is loaded.
+int call() {
     static char packet[sizeof(wire::Setup) + sizeof task.arguments + sizeof task.cores];
     uint64_t size = 0;
-    if (fread(&size, sizeof size, 1, file) != 1 || size > sizeof packet || fread(packet, size, 1, file) != 1 ||
-        !parse_setup(packet, size))
-        broken("bundle");
+    read_bundle(&size, sizeof size, 0);
+    if (size > sizeof packet) broken("bundle");
+    read_bundle(packet, size, sizeof size);
+    if (!parse_setup(packet, size)) broken("bundle");
     map_arena(-1);
-    if (fread(task.arena, task.setup.slot_bytes, 1, file) != 1) broken("bundle");
-    fclose(file);
+    read_bundle(task.arena, task.setup.slot_bytes, sizeof size + size);
+    keep_only({kCandidate});
     fence_slot(task.arena);
-    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-    walls::limit_resources();
     char why[1024];
-    if (!load(artifact, why, sizeof why)) {
+    if (!load(kCandidate, why, sizeof why)) {
         fprintf(stderr, "%s\n", why);
         return 1;
     }
@@ -248,12 +289,74 @@ int solo(const char* bundle, const char* artifact) {
     return code == 0 ? 0 : 1;
 }
 
+int open_or_break(const char* path) {
+    int fd = open(path, O_RDONLY);
+    if (fd < 0) broken(path);
+    return fd;
+}
+
+// Puts what `call` reads at the descriptors where it looks, in descriptors that no user id may be refused.
+void hand_over(const char* bundle, const char* artifact) {
+    const int from[] = {open_or_break(bundle), walls::private_copy(open_or_break(artifact)),
+                        walls::private_copy(open_or_break("/proc/self/exe"))};
+    int high[3];
+    for (int i = 0; i < 3; i++)
+        if (from[i] < 0 || (high[i] = fcntl(from[i], F_DUPFD, kSelf + 1)) < 0) broken("copy of the candidate");
+    for (int i = 0; i < 3; i++)
+        if (dup2(high[i], kBundle + i) < 0) broken("dup2");
+    keep_only({kBundle, kCandidate, kSelf});
+}
+
+// `tool` is empty, or the words before those of the program that it runs; it writes to its working folder, `out`.
+int solo(const char* bundle, const char* artifact, const char* const* hidden, int count, const char* out, char** tool,
+         int words) {
+    hand_over(bundle, artifact);
+    Walls plan;
+    if (out && plan.root && chown(out, plan.own_uid, plan.own_uid) != 0 && chown(out, walls::kNobody, walls::kNobody) != 0)
+        broken(out);
+    Walls around = enter(hidden, count, out, exit_code);
+    pid_t second = fork();
+    if (second < 0) broken("fork");
+    if (second > 0) {
+        keep_only({});
+        int how = 0;
+        while (waitpid(second, &how, 0) < 0 && errno == EINTR) {
+        }
+        _exit(exit_code(how));
+    }
+    bool mounted = around.layers & walls::kMount, pid_namespace = around.layers & walls::kPid;
+    if (chdir(!out ? (mounted ? "/tmp" : "/") : (mounted ? walls::kOut : out)) != 0) broken("chdir");
+    around.close_in(out ? kToolFile : kServeFile, out != nullptr);
+    if (!out) return call();
+    static char program[] = "/proc/self/fd/5", mode[] = "--call", yes[] = "1", no[] = "0";
+    static_assert(kSelf == 5, "its number is in `program`");
+    char* line[kMaxWords + 4] = {};
+    if (words > kMaxWords) broken("tool");
+    std::copy(tool, tool + words, line);
+    char* const rest[] = {program, mode, pid_namespace ? yes : no};
+    std::copy(rest, rest + 3, line + words);
+    execvp(line[0], line);
+    broken(line[0]);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-    if (argc == 7 && strcmp(argv[1], "--serve") == 0)
-        return serve(atoi(argv[2]), atoi(argv[3]), atoi(argv[4]), atoi(argv[5]), argv[6]);
-    if (argc == 4 && strcmp(argv[1], "--solo") == 0) return solo(argv[2], argv[3]);
-    fprintf(stderr, "usage: runner --serve CHANNEL ARENA ARTIFACT STATUS PATH | --solo BUNDLE ARTIFACT\n");
+    if (argc >= 6 && strcmp(argv[1], "--serve") == 0)
+        return serve(atoi(argv[2]), atoi(argv[3]), atoi(argv[4]), atoi(argv[5]), argv + 6, argc - 6);
+    if (argc == 3 && strcmp(argv[1], "--call") == 0) {  // started by a tool, which `solo` had to let be started
+        walls::filter_system_calls(argv[2][0] == '1', false);
+        return call();
+    }
+    char** end = argv + argc;
+    char** dash = std::find_if(argv, end, [](const char* word) { return strcmp(word, "--") == 0; });
+    if (dash - argv >= 4 && end - dash != 1 && end - dash != 2 && strcmp(argv[1], "--solo") == 0) {
+        const int hidden = static_cast<int>(dash - argv) - 4;
+        if (dash == end) return solo(argv[2], argv[3], argv + 4, hidden, nullptr, nullptr, 0);
+        return solo(argv[2], argv[3], argv + 4, hidden, dash[1], dash + 2, static_cast<int>(end - dash) - 2);
+    }
+    fprintf(stderr,
+            "usage: runner --serve CHANNEL ARENA ARTIFACT STATUS [HIDDEN ...]\n"
+            "       runner --solo BUNDLE ARTIFACT [HIDDEN ...] [-- OUT TOOL [ARGUMENT ...]]\n");
     return 2;
 }

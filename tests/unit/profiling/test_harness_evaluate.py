@@ -15,6 +15,7 @@ import pytest
 from backends.process import run_process
 from backends.types import Parameter, Rejected, Signature
 from profiling.harness.harness import Harness
+from profiling.harness.walled import under_tool
 from profiling.types import Case, Comparison, Limits, MeasureSettings, Problem, Scalar, Tensor
 from tests.kernels import GEMM_FAST, GEMM_HEAD, GEMM_NAIVE, compile_kernel, gemm_problem, pointer
 
@@ -120,8 +121,9 @@ def test_one_call_can_be_run_alone_for_a_profiler(lab: Lab) -> None:
 def test_one_call_runs_under_valgrind(lab: Lab) -> None:
     if not os.access("/usr/bin/valgrind", os.X_OK):
         pytest.skip("valgrind is not installed")
-    command = ["/usr/bin/valgrind", "--error-exitcode=9", "--quiet", *lab.harness.solo_command(lab.fast)]
-    done = run_process(command, timeout_s=60.0)
+    tool = ["/usr/bin/valgrind", "--error-exitcode=9", "--quiet"]
+    lab.folder.joinpath("tool").mkdir()
+    done = run_process(under_tool(lab.harness.solo_command(lab.fast), lab.folder / "tool", tool), timeout_s=60.0)
     assert done.returncode == 0, done.stderr
 
 
@@ -261,7 +263,8 @@ def _command_line(process: Path) -> bytes:
         return b""
 
 
-PROBE_HEAD = "".join(f"#include <{name}.h>\n" for name in ("fcntl", "signal", "stdlib", "sys/socket", "unistd"))
+PROBE_HEADERS = ("fcntl", "signal", "stdlib", "sys/socket", "sys/syscall", "unistd")
+PROBE_HEAD = "".join(f"#include <{name}.h>\n" for name in PROBE_HEADERS)
 
 
 @pytest.mark.parametrize(
@@ -273,7 +276,10 @@ PROBE_HEAD = "".join(f"#include <{name}.h>\n" for name in ("fcntl", "signal", "s
         ("pid", "getppid() != 1"),
         ("user", "geteuid() == 0"),
         ("mount", 'open("/var/tmp/escaped", O_CREAT | O_WRONLY, 0666) >= 0'),
-        ("mount", 'access("/tmp/candidate.so", R_OK) != 0'),
+        ("mount", "access(__FILE__, F_OK) == 0"),
+        ("seccomp", "kill(getppid(), 0) == 0"),
+        ("seccomp", "syscall(SYS_tgkill, getppid(), getppid(), 0) == 0"),
+        ("seccomp", "kill(getpid(), 0) != 0"),
     ],
 )
 def test_a_wall_that_is_reported_stands(lab: Lab, layer: str, attempt: str) -> None:
