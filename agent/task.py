@@ -71,7 +71,8 @@ def prepare_task(config: Config) -> Task:
         checks = tuple(_check_case(signature, section, rules, extra) for extra in section.check_dims)
         _check_work(section)
     note = convention_used(signature, section.dims, rules)
-    problem = Problem(section.name, signature, timed, checks, section.reference, _tolerance(section))
+    tolerance, baseline_factor, eps_factor = _tolerance(section)
+    problem = Problem(section.name, signature, timed, checks, section.reference, tolerance, baseline_factor, eps_factor)
     return Task(config, backend, baseline, signature, problem, spec, (note,) if note else ())
 
 
@@ -188,13 +189,11 @@ def _check_work(section: TaskSection) -> None:
             raise TaskError(f"task.work.{name}: `{expression}` is not positive")
 
 
-def _tolerance(section: TaskSection) -> Tolerance | None:
+def _tolerance(section: TaskSection) -> tuple[Tolerance | None, float, float]:
+    """The task's own bounds, None where the reference gives them, and the two factors of the norm check."""
     given = section.tolerance
+    baseline_factor = (given and given.baseline_factor) or _BASELINE_FACTOR[section.precision]
+    eps_factor = (given and given.eps_factor) or _EPS_FACTOR
     if given is None:
-        return None
-    return Tolerance(
-        atol=given.atol,
-        rtol=given.rtol,
-        baseline_factor=given.baseline_factor or _BASELINE_FACTOR[section.precision],
-        eps_factor=given.eps_factor or _EPS_FACTOR,
-    )
+        return None, baseline_factor, eps_factor
+    return Tolerance(given.atol, given.rtol, baseline_factor, eps_factor), baseline_factor, eps_factor

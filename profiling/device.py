@@ -71,7 +71,7 @@ def cpu_facts(root: Path = _ROOT) -> DeviceFacts:
         l1d_bytes=caches[1],
         l2_bytes=caches[2],
         l3_bytes=caches[3],
-        memory_bytes=_memory_bytes(root),
+        memory_bytes=memory_total(root),
         virtualised="hypervisor" in flags if flags and arch in ("x86_64", "AMD64") else None,
     )
 
@@ -97,6 +97,18 @@ def pinned_cores(threads: int, root: Path = _ROOT) -> tuple[int, ...]:
         (siblings if core in taken else leaders).append(cpu)
         taken.add(core)
     return tuple((leaders + siblings)[:threads])
+
+
+def memory_total(root: Path = _ROOT) -> int | None:
+    """Bytes of main memory, bounded by the cgroup's limits; None if unknown."""
+    total = _meminfo(root, "MemTotal")
+    return None if total is None else min([total, *(limit for limit, _ in _memory_limits(root))])
+
+
+def memory_available(root: Path = _ROOT) -> int | None:
+    """Bytes that could be allocated now: by the machine, and by what each cgroup above us has left; None if unknown."""
+    free = _meminfo(root, "MemAvailable")
+    return None if free is None else max(0, min([free, *(limit - used for limit, used in _memory_limits(root))]))
 
 
 def _text(path: Path) -> str | None:
@@ -131,8 +143,23 @@ def _physical_cores(processors: list[dict[str, str]]) -> int | None:
     return len(cores) or None
 
 
-def _cgroup_values(root: Path, v2: str, v1: str) -> Iterator[str]:
-    """A control file's contents at each level from this process's own cgroup up to the root, v2 and v1 alike."""
+def _meminfo(root: Path, name: str) -> int | None:
+    match = re.search(rf"^{name}:\s+(\d+) kB", _text(root / "proc/meminfo") or "", re.MULTILINE)
+    return int(match.group(1)) * 1024 if match else None
+
+
+def _memory_limits(root: Path) -> Iterator[tuple[int, int]]:
+    """Each limit above this process, with the bytes used under it that could not be taken back."""
+    for folder, limit in _cgroup_values(root, "memory.max", "memory/memory.limit_in_bytes"):
+        if limit.isdigit():
+            used = _text(folder / "memory.current") or _text(folder / "memory.usage_in_bytes") or ""
+            # v1 counts a group's own pages and, as `total_`, those of the groups in it: the larger covers both.
+            cached = re.findall(r"^(?:total_)?inactive_file (\d+)", _text(folder / "memory.stat") or "", re.MULTILINE)
+            yield int(limit), (int(used) if used.isdigit() else 0) - max(map(int, cached), default=0)
+
+
+def _cgroup_values(root: Path, v2: str, v1: str) -> Iterator[tuple[Path, str]]:
+    """A control file's folder and contents at each level from our own cgroup up to the root, v2 and v1 alike."""
     for line in (_text(root / "proc/self/cgroup") or "").splitlines():
         _, controllers, path = [*line.split(":", 2), "", ""][:3]
         controller, _, v1_file = v1.partition("/")
@@ -146,27 +173,19 @@ def _cgroup_values(root: Path, v2: str, v1: str) -> Iterator[str]:
             own = base / path.lstrip("/")
             for folder in (own, *own.parents):
                 if (value := _text(folder / name)) is not None:
-                    yield value
+                    yield folder, value
                 if folder == base:
                     break
 
 
 def _usable_cores(root: Path) -> int:
     cores = len(os.sched_getaffinity(0))
-    for value in _cgroup_values(root, "cpu.max", "cpu/cpu.cfs_quota_us"):
+    for _, value in _cgroup_values(root, "cpu.max", "cpu/cpu.cfs_quota_us"):
         quota, _, period = value.partition(" ")
         if quota.isdigit():
             # v1 keeps the period in a file of its own; 100 ms is the kernel's default and nearly never changed.
             cores = min(cores, max(1, int(quota) // int(period or 100_000)))
     return cores
-
-
-def _memory_bytes(root: Path) -> int | None:
-    match = re.search(r"^MemTotal:\s+(\d+) kB", _text(root / "proc/meminfo") or "", re.MULTILINE)
-    if match is None:
-        return None
-    limits = _cgroup_values(root, "memory.max", "memory/memory.limit_in_bytes")
-    return min([int(match.group(1)) * 1024, *(int(value) for value in limits if value.isdigit())])
 
 
 def _cache_bytes(root: Path, level: int) -> int | None:

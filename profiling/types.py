@@ -88,7 +88,8 @@ class Problem:
         timed: the case that is timed (and checked).
         checks: extra cases for correctness only.
         reference: the reference module, or None (then nothing can pass: `unverified`).
-        tolerance: None takes the reference's `atol`/`rtol`, else 1e-4 and 1e-3.
+        tolerance: `atol` and `rtol`; None takes the reference's, else 1e-4 and 1e-3.
+        baseline_factor, eps_factor: of the norm check, whoever gave `atol` and `rtol`.
     """
 
     name: str
@@ -97,6 +98,8 @@ class Problem:
     checks: tuple[Case, ...]
     reference: Path | None
     tolerance: Tolerance | None = None
+    baseline_factor: float = 8.0
+    eps_factor: float = 32.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,10 +200,11 @@ class Comparison:
 
     Attributes:
         speedup: exp(median of log(time_a / time_b)): how many times as fast b is as a.
-        low, high: bootstrap 95% interval of `speedup`, resampling workers, then blocks.
+        low, high: bootstrap 95% interval of `speedup`, resampling workers, then blocks: of the worker's clock and of
+            the outside one, the two together.
         a_ms, b_ms: medians.
-        delta_ms: median of paired time_a - time_b; `delta_low_ms`, `delta_high_ms` its 95% interval, same bootstrap.
-        log_ratios: per worker pair, the log-ratio of each block.
+        delta_ms: median of paired time_a - time_b; `delta_low_ms`, `delta_high_ms` its 95% interval, made alike.
+        log_ratios: per worker pair, the log-ratio of each block, by the worker's clock.
 
     Both kernels were right in every timed call; where one was not, a comparison is a `Rejected` instead.
     """

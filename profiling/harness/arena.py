@@ -14,10 +14,10 @@ import random
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 
+from profiling import device
 from profiling.harness import protocol
 from profiling.types import Case, Scalar, TaskError, Tensor
 
@@ -94,21 +94,26 @@ def scalar_word(scalar: Scalar) -> int:
 
 
 def memory_available() -> int:
-    """Bytes that could be allocated now."""
-    return _meminfo("MemAvailable")
+    """Bytes that could be allocated now, the cgroup's limit included. Raises OSError where that cannot be read."""
+    return _known(device.memory_available())
 
 
 def memory_total() -> int:
-    """Bytes of memory of this machine."""
-    return _meminfo("MemTotal")
+    """Bytes of memory that this process may use at most. Raises OSError where that cannot be read."""
+    return _known(device.memory_total())
 
 
-def _meminfo(key: str) -> int:
-    for line in Path("/proc/meminfo").read_text().splitlines():
-        name, _, rest = line.partition(":")
-        if name == key:
-            return int(rest.split()[0]) << 10
-    raise OSError(f"/proc/meminfo has no {key}")
+def _known(size: int | None) -> int:
+    if size is None:
+        raise OSError("/proc/meminfo does not say how much memory there is")
+    return size
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether no memory was to be had; torch says so in a RuntimeError like any other."""
+    text = str(error)
+    told = "not enough memory" in text or "allocate memory" in text
+    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and told)
 
 
 class RandomBytes:

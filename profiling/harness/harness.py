@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -46,6 +46,8 @@ _ORACLE_ENVIRONMENT = {
     "MALLOC_TRIM_THRESHOLD_": str(1 << 30),
 }
 _ROOT = Path(__file__).parents[2]
+# Not `-m`: it puts the working folder first on the path, and a user's `torch.py` there must not be taken for ours.
+_SERVE = "import sys; sys.path[:] = filter(None, sys.path); from profiling.harness.oracle import main; main()"
 
 
 class Harness:
@@ -56,6 +58,8 @@ class Harness:
         settings: how to measure.
         limits: around each worker.
         cache: folder for the harness's own builds and, while it is open, staged data.
+        stopped: asked while another run times: True ends the wait with an InterruptedError.
+        waiting: called once when that wait has lasted 2 s; None prints a line to standard error.
 
     Raises:
         TaskError: the reference cannot be loaded, or the task's dims do not fit this machine.
@@ -63,8 +67,18 @@ class Harness:
         HarnessFault: the oracle or a worker does not start.
     """
 
-    def __init__(self, problem: Problem, settings: MeasureSettings, limits: Limits, cache: Path) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        settings: MeasureSettings,
+        limits: Limits,
+        cache: Path,
+        *,
+        stopped: Callable[[], bool] | None = None,
+        waiting: Callable[[], None] | None = None,
+    ) -> None:
         self._problem = problem
+        self._stopped, self._waiting = stopped, waiting
         self._settings = settings
         self._rng = random.Random()
         self._scratch: Path | None = None
@@ -179,7 +193,7 @@ class Harness:
 
     def _time(self, request: wire.Request) -> wire.Reply:
         """A request that measures: no other run on this machine measures meanwhile."""
-        with exclusive_timing():
+        with exclusive_timing(stopped=self._stopped, waiting=self._waiting):
             return self._oracle.ask(request)
 
     def solo_command(self, artifact: Path) -> list[str]:
@@ -215,7 +229,7 @@ class _OracleProcess:
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "profiling.harness.oracle"],
+            [sys.executable, "-c", _SERVE],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

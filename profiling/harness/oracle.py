@@ -1,4 +1,4 @@
-"""The oracle process: holds the reference, the secret seeds and all comparisons (`python -m profiling.harness.oracle`).
+"""The oracle process: holds the reference, the secret seeds and all comparisons.
 
 It answers the controller's requests, one JSON line each, and starts the workers. It never unpickles anything.
 """
@@ -12,11 +12,13 @@ import secrets
 import signal
 import struct
 import sys
+import traceback
+from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
 from profiling.harness import wire
-from profiling.harness.arena import RandomBytes
+from profiling.harness.arena import RandomBytes, out_of_memory
 from profiling.harness.bench import Bench, Rig, load_flush, worker_cores
 from profiling.harness.inputs import Draw, Pools
 from profiling.harness.reference import Reference
@@ -52,10 +54,15 @@ class Oracle:
             self.reply(self._fulfil(wire.REQUEST.validate_json(line)))
         except TaskError as error:
             self.reply(wire.Failed(fault="task", message=str(error)))
-        except MemoryError as error:
-            self.reply(wire.Failed(fault="task", message=f"out of memory: use smaller dims ({error})"))
         except (HarnessFault, OSError, CandidateFailure) as error:
             self.reply(wire.Failed(fault="harness", message=str(error)))
+        except Exception as error:
+            traceback.print_exc()
+            text = str(error).partition("\n")[0]
+            if out_of_memory(error):
+                self.reply(wire.Failed(fault="task", message=f"out of memory: use smaller dims ({text})"))
+            else:
+                self.reply(wire.Failed(fault="harness", message=f"{type(error).__name__}: {text}"))
 
     def _fulfil(self, request: wire.Request) -> wire.Reply:
         match request:
@@ -78,7 +85,13 @@ class Oracle:
         if request.problem.reference is not None:
             limit_s = _REFERENCE_LIMITS * request.limits.call_s
             reference = Reference(request.problem.reference, self.phase, limit_s)
-        tolerance = (request.problem.tolerance or reference.tolerance()) if reference else None
+        tolerance = None
+        if reference is not None:
+            tolerance = replace(
+                request.problem.tolerance or reference.tolerance(),
+                baseline_factor=request.problem.baseline_factor,
+                eps_factor=request.problem.eps_factor,
+            )
         rig = Rig(
             problem=request.problem,
             reference=reference,
@@ -138,7 +151,3 @@ def main() -> None:
     oracle = Oracle(say)
     for line in hear:
         oracle.answer(line)
-
-
-if __name__ == "__main__":
-    main()

@@ -13,7 +13,7 @@ from types import ModuleType
 
 import torch
 
-from profiling.harness.arena import torch_dtype
+from profiling.harness.arena import out_of_memory, torch_dtype
 from profiling.harness.statistics import median
 from profiling.types import Case, TaskError, Tensor, Tolerance
 
@@ -223,7 +223,8 @@ class Reference:
             lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if Path(f.filename).name == self._name]
             where = f" (line {lines[-1]})" if lines else ""
             text = str(error).partition("\n")[0]
-            raise TaskError(f"{self._name}: {what}: {type(error).__name__}: {text}{where}") from error
+            remedy = ": out of memory, use smaller dims" if out_of_memory(error) else ""
+            raise TaskError(f"{self._name}: {what}: {type(error).__name__}: {text}{where}{remedy}") from error
         finally:
             self._phase("harness", _OWN_S)
 

@@ -173,7 +173,7 @@ class Timer:
                 call_a = self._warm_up(sides[0])
                 at.name = "b"
                 call_b = self._warm_up(sides[1])
-                per_frame = _calls_for(_BLOCK_NS, min(call_a, call_b), bench_a.slots)
+                per_frame = _calls_for(_BLOCK_NS, min(call_a, call_b), min(bench_a.slots, bench_b.slots))
                 while not self._enough(blocks, start, per_frame, sides):
                     blocks.append(self._block(sides, per_frame, rng, at))
         return per_frame, blocks

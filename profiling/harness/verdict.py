@@ -197,12 +197,18 @@ def _span(
 
 
 def _gain_doubt(pairs: Sequence[Sequence[Block]], own: _Gains, outside: _Gains, rng: random.Random) -> str | None:
-    """Why the gain by the worker's clocks cannot be believed: block for block, the outside clock shows another."""
+    """Why the gain by the worker's clocks cannot be believed: block for block, the outside clock shows another.
+
+    Pairs in which a worker waited for its core say nothing here: of waiting, its clock shows only what fell into
+    calls. The interval, which spans both clocks, holds for them too.
+    """
+    if not all(calm([*x.a, *x.b]) for pair in pairs for x in pair):
+        return None
     apart = [
         [inner - outer for inner, outer in zip(*ratios, strict=True)]
         for ratios in zip(own.ratios, outside.ratios, strict=True)
     ]
-    frame_ns = median([min(sum(f.own_ns) for f in half) for pair in pairs for x in pair for half in (x.a, x.b)])
+    frame_ns = median([min(sum(f.own_ns) for f in (*x.a, *x.b)) for pair in pairs for x in pair])
     margin = _GAIN_APART + _WAKE_VARIES_NS / max(1.0, frame_ns)
     low, high = bootstrap_interval(apart, rng)
     if low <= margin and high >= -margin:

@@ -48,6 +48,8 @@ class Verifier:
     def verify(self, artifact: Path, case: Case, distributions: Sequence[Distribution] = CHECKED) -> list[CaseCheck]:
         """Run one call per distribution in one worker, then judge them; a crash ends the case."""
         wanted = [d for d in distributions if key(case, d) not in self.dropped]
+        if not wanted:
+            return []
         records, failure = self.run(artifact, case, wanted)
         checks = [_check(case, r.draw.distribution, self.judgement(case, r)) for r in records]
         if failure is not None:

@@ -31,12 +31,16 @@ def test_a_cpu_without_the_instructions_that_kernels_are_built_for_is_refused(tm
 
 
 def test_precision_widens_the_norm_check_and_the_tolerance_section_overrides_it(tmp_path: Path) -> None:
-    factors = []
-    for override in ("task.precision=input", "task.precision=tf32", "task.tolerance.baseline_factor=3"):
-        tolerance = prepare_task(load(tmp_path, override)).problem.tolerance
-        assert tolerance is not None
-        factors.append(tolerance.baseline_factor)
+    overrides = ("task.precision=input", "task.precision=tf32", "task.tolerance.baseline_factor=3")
+    factors = [prepare_task(load(tmp_path, override)).problem.baseline_factor for override in overrides]
     assert factors == [8.0, 512.0, 3.0]
+
+
+def test_precision_counts_where_the_reference_gives_the_tolerance(tmp_path: Path) -> None:
+    """Else every TF32 kernel of such a task fails the norm check that `precision: tf32` was to widen."""
+    problem = prepare_task(load(tmp_path, "task.precision=tf32", "task.tolerance=null")).problem
+    assert problem.tolerance is None
+    assert problem.baseline_factor == 512.0
 
 
 def test_work_comes_from_the_config_then_the_reference_then_one_pass(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from profiling.device import DeviceFacts, cpu_facts, pinned_cores
+from profiling.device import DeviceFacts, cpu_facts, memory_available, memory_total, pinned_cores
 
 CPUINFO = """\
 processor\t: 0
@@ -76,6 +76,19 @@ def test_the_cgroup_bounds_cores_and_memory(tmp_path: Path) -> None:
     facts = cpu_facts(root)
     assert facts.usable_cores == 1
     assert facts.memory_bytes == 8 << 20
+
+
+def test_what_a_container_has_left_bounds_what_can_be_allocated(tmp_path: Path) -> None:
+    """The host's free memory is not ours: a run that plans with it is killed without a word."""
+    root = machine(tmp_path)
+    (root / "proc/meminfo").write_text("MemTotal: 16384 kB\nMemAvailable: 12288 kB\n")
+    assert (memory_total(root), memory_available(root)) == (16 << 20, 12 << 20)
+    group = root / "sys/fs/cgroup/pod"
+    group.mkdir(parents=True)
+    (group / "memory.max").write_text(f"{8 << 20}\n")
+    (group / "memory.current").write_text(f"{5 << 20}\n")
+    (group / "memory.stat").write_text(f"anon 1\ninactive_file {1 << 20}\n")
+    assert (memory_total(root), memory_available(root)) == (8 << 20, 4 << 20)
 
 
 def test_what_cannot_be_read_is_none_and_never_zero(tmp_path: Path) -> None:

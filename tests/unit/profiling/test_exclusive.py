@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
-from profiling.exclusive import exclusive_timing
+import pytest
+
+from profiling.exclusive import LOCK, exclusive_timing
 
 HOLDER = """
 import sys
@@ -44,3 +47,38 @@ def test_a_second_process_waits_and_a_killed_one_lets_go(tmp_path: Path) -> None
             if process is not None:
                 process.kill()
                 process.wait()
+
+
+def test_a_wait_tells_why_and_ends_when_the_run_is_stopped(tmp_path: Path) -> None:
+    """Ctrl-C during another run's hour of timing must not be an hour late."""
+    told: list[str] = []
+    first = holder(tmp_path / "lock")
+    try:
+        assert first.stdout is not None
+        assert first.stdout.readline() == "held\n"
+        with (
+            pytest.raises(InterruptedError),
+            exclusive_timing(tmp_path / "lock", lambda: bool(told), lambda: told.append("waiting")),
+        ):
+            pass
+    finally:
+        first.kill()
+        first.communicate()
+    assert told == ["waiting"]
+
+
+def test_other_users_and_other_temporary_folders_find_the_same_lock(tmp_path: Path) -> None:
+    code = "import os; os.umask(0o077)\n" + HOLDER
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "lock")], stdin=subprocess.DEVNULL, capture_output=True, check=True
+    )
+    assert done.stdout == b"held\n"
+    assert (tmp_path / "lock").stat().st_mode & 0o777 == 0o644
+    where = subprocess.run(
+        [sys.executable, "-c", "from profiling.exclusive import LOCK; print(LOCK)"],
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert where.stdout == f"{LOCK}\n"

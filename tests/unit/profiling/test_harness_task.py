@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -9,7 +10,10 @@ import pytest
 import torch
 
 from backends.types import Parameter, Signature
+from profiling.harness import wire
 from profiling.harness.harness import Harness
+from profiling.harness.inputs import CHECKED
+from profiling.harness.oracle import Oracle
 from profiling.harness.reference import Reference
 from profiling.types import Case, Limits, MeasureSettings, Problem, Scalar, TaskCheck, TaskError, Tensor, Tolerance
 from tests.kernels import compile_kernel, integer, pointer
@@ -43,10 +47,12 @@ def check(
     checks: tuple[int, ...] = (),
     tolerance: Tolerance | None = None,
     limits: Limits = LIMITS,
+    baseline_factor: float = 8.0,
 ) -> TaskCheck:
     path = folder / "ref.py"
     path.write_text(reference)
-    problem = Problem("scale", SIGNATURE, scale_case(n, a), tuple(scale_case(m, a) for m in checks), path, tolerance)
+    extra = tuple(scale_case(m, a) for m in checks)
+    problem = Problem("scale", SIGNATURE, scale_case(n, a), extra, path, tolerance, baseline_factor)
     with Harness(problem, SETTINGS, limits, folder / "cache") as harness:
         return harness.check_task(compile_kernel(kernel, folder, "baseline"))
 
@@ -162,6 +168,51 @@ def test_shapes_that_the_baseline_fails_are_dropped_and_listed(folder: Path) -> 
     dropped: set[int] = {dims["n"] for dims, _ in found.dropped_checks}
     assert dropped == {77}
     assert all("y[72]" in reason for _, reason in found.dropped_checks)
+
+
+def test_the_factors_of_the_norm_check_hold_whoever_gives_the_bounds(folder: Path) -> None:
+    text = "atol = 1e-5\nrtol = 1e-6\ndef reference(x, a): return a * x\n"
+    for tolerance, atol in ((None, 1e-5), (Tolerance(atol=1e-4, rtol=0.0), 1e-4)):
+        found = check(folder, text, tolerance=tolerance, baseline_factor=512.0).tolerance
+        assert found is not None
+        assert (found.atol, found.baseline_factor, found.eps_factor) == (atol, 512.0, 32.0)
+
+
+def test_a_candidate_that_cannot_be_loaded_fails_where_the_baseline_fails_an_extra_shape(tmp_path: Path) -> None:
+    """A shape without a check left must not take the whole run down with the first bad candidate."""
+    path = tmp_path / "ref.py"
+    path.write_text("def reference(x, a): return a * x\n")
+    problem = Problem("scale", SIGNATURE, scale_case(64), (scale_case(77),), path)
+    bad = SCALE + "\n__attribute__((constructor)) static void fall() { __builtin_trap(); }"
+    with Harness(problem, SETTINGS, LIMITS, tmp_path / "cache") as harness:
+        baseline = compile_kernel(SCALE.replace("i < n", "i < n / 8 * 8"), tmp_path, "baseline")
+        assert len(harness.check_task(baseline).dropped_checks) == len(CHECKED)
+        assert harness.evaluate(compile_kernel(bad, tmp_path, "bad")).verdict == "fail"
+        assert harness.evaluate(baseline).verdict == "pass"
+
+
+def test_a_reference_that_runs_out_of_memory_is_told_to_use_smaller_dims(folder: Path) -> None:
+    with pytest.raises(TaskError, match="use smaller dims"):
+        check(folder, "import torch\ndef reference(**k): return torch.empty(1 << 46)\n")
+
+
+def test_what_nobody_foresaw_in_one_request_does_not_end_the_oracle() -> None:
+    said = io.StringIO()
+    oracle = Oracle(said)
+    for line in ("no request", wire.Evaluate(artifact=Path("x.so")).model_dump_json()):
+        oracle.answer(line)  # the second comes before `open`
+    replies = [wire.REPLY.validate_json(line) for line in said.getvalue().splitlines()]
+    assert [r.fault for r in replies if isinstance(r, wire.Failed)] == ["harness", "harness"]
+
+
+def test_the_folder_a_run_is_started_in_does_not_disturb_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user's own `torch.py` or `profiling/` must be neither run nor taken for ours."""
+    home = tmp_path / "home"
+    for name in ("profiling/__init__.py", "torch.py"):
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text("raise SystemExit(77)\n")
+    monkeypatch.chdir(home)
+    check(Path(), "def reference(x, a): return a * x\n")
 
 
 def test_a_kernel_that_copies_may_copy(folder: Path) -> None:
