@@ -1,5 +1,5 @@
-// Runs one candidate behind walls and times its calls (--serve), or makes one call of it, behind the same walls, on data
-// from a file (--solo), if asked to under a tool such as valgrind, which is then behind the walls too.
+// Runs one candidate behind walls and times its calls (--serve), or makes one call of it, behind the same walls, on
+// data from a file (--solo), if asked to under a tool such as valgrind, which is then behind the walls too.
 //
 // Three processes: the first enters the namespaces, the second is the first of the new PID namespace and reports how
 // the third, the worker, ended. The worker loads the candidate before any input exists (--serve).
@@ -312,7 +312,8 @@ int solo(const char* bundle, const char* artifact, const char* const* hidden, in
          int words) {
     hand_over(bundle, artifact);
     Walls plan;
-    if (out && plan.root && chown(out, plan.own_uid, plan.own_uid) != 0 && chown(out, walls::kNobody, walls::kNobody) != 0)
+    if (out && plan.root && chown(out, plan.own_uid, plan.own_uid) != 0 &&
+        chown(out, walls::kNobody, walls::kNobody) != 0)
         broken(out);
     Walls around = enter(hidden, count, out, exit_code);
     pid_t second = fork();
