@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+from backends.types import Rejected
 from profiling.harness import verdict
 from profiling.harness.statistics import bootstrap_interval, interquartile_range, median, median_noise, settled
 from profiling.harness.wire import Block, Compared, FrameTimes, Round, Times
@@ -97,3 +98,39 @@ def test_blocks_disturbed_by_another_process_are_left_out() -> None:
     assert abs(found.speedup - 2.0) < 1e-9
     assert abs(found.high - 2.0) < 1e-9
     assert abs(found.delta_ms - 1.0) < 1e-9
+
+
+def _compared(shown: float, waited: int = 0) -> Compared:
+    """Two kernels of 2 ms; the second one's clock shows `shown` of its time. Both clocks err by up to 0.5%."""
+    rng = random.Random(11)
+
+    def half(share: float) -> tuple[FrameTimes, FrameTimes]:
+        first, second = (
+            FrameTimes(
+                own_ns=(int(ns * share * rng.uniform(0.995, 1.005)),),
+                outside_ns=int(ns * rng.uniform(0.995, 1.005)) + 20_000,
+                waited_ns=waited,
+            )
+            for ns in (2_000_000, 2_000_000)
+        )
+        return first, second
+
+    pairs = tuple(tuple(Block(a=half(1.0), b=half(shown)) for _ in range(10)) for _ in range(3))
+    return Compared(pairs=pairs, empty=_EMPTY, failure=None)
+
+
+def test_a_gain_that_only_the_workers_clock_shows_is_none() -> None:
+    """A clock slowed by less than a measurement alone can tell would be worth a few percent a night."""
+    honest = verdict.comparison(_compared(1.0), random.Random(1))
+    assert isinstance(honest, Comparison)
+    assert honest.low <= 1.0 <= honest.high
+    far = verdict.comparison(_compared(0.93), random.Random(1))
+    assert isinstance(far, Rejected)
+    assert far.stage == "time"
+    assert far.reason.startswith("b: clocks disagree: b is 1 times as fast as a by the outside clock, 1.0")
+    for doubtful in (_compared(0.985), _compared(0.93, waited=1_000_000)):  # too near to tell; too busy to tell
+        found = verdict.comparison(doubtful, random.Random(1))
+        assert isinstance(found, Comparison)
+        assert found.speedup > 1.01
+        assert found.low <= 1.001
+        assert found.delta_low_ms <= 0.002
