@@ -6,7 +6,7 @@ import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from agent.errors import ConfigError, HarnessBroken, UnfitEnvironment
+from agent.errors import ConfigError, HarnessBroken, Interrupted, UnfitEnvironment
 from backends.types import SourceError, ToolchainError
 from profiling.types import HarnessFault, TaskError
 
@@ -23,6 +23,8 @@ def as_exit_codes() -> Iterator[None]:
         raise ConfigError(str(error)) from error
     except ToolchainError as error:
         raise UnfitEnvironment(str(error)) from error
+    except InterruptedError as error:
+        raise Interrupted(str(error)) from error
     except HarnessFault as fault:
         raise HarnessBroken(f"the harness failed: {fault}") from fault
     except OSError as error:

@@ -124,7 +124,14 @@ def open_run(folder: Path, journal: Journal, progress: Progress, stopped: thread
         require_fit(task, device)
         ceilings = _ceilings(cache, config, progress)
         harness = stack.enter_context(
-            Harness(task.problem, measure_settings(config), limits(config), cache / "harness")
+            Harness(
+                task.problem,
+                measure_settings(config),
+                limits(config),
+                cache / "harness",
+                stopped=stopped.is_set,
+                waiting=lambda: progress.activity("waiting for another run's timing"),
+            )
         )
         _require_sandbox(config, harness)
         store = _open_store(config)

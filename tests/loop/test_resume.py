@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
+from profiling.exclusive import exclusive_timing
 from tests.loop.scenario import (
     METHOD,
     events_of,
@@ -175,3 +176,17 @@ def test_a_folder_that_is_no_run_and_a_damaged_log_are_refused(tmp_path: Path) -
     assert damaged.returncode == 2
     assert "damaged" in damaged.stderr
     assert (run / "events.jsonl").read_text() == "half a li\n"
+
+
+def test_ctrl_c_ends_the_wait_for_another_runs_timing(tmp_path: Path) -> None:
+    config = replay_task(tmp_path, ANSWERS)
+    with exclusive_timing():
+        process = start(tmp_path, "run", "--config", str(config))
+        log = tmp_path / "runs" / "latest" / "events.jsonl"
+        end = time.monotonic() + 60
+        while time.monotonic() < end and not (log.exists() and "ceilings_measured" in log.read_text()):
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=30)
+    assert process.returncode == 130, said
+    assert "waiting for another run" in said
