@@ -7,6 +7,7 @@ filter or a refusal is an LLMError of that kind (its cost in the error's context
 from __future__ import annotations
 
 import re
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import ClassVar
 
@@ -71,8 +72,9 @@ class _OpenAI(RemoteProvider):
             failure = _failure(error)
         raise Failed(failure)
 
+    @abstractmethod
     def _stream(self, request: Request, optional: frozenset[str]) -> Reply:
-        raise NotImplementedError
+        """One streamed attempt, in the words of one of the two APIs."""
 
 
 class OpenAICompatibleProvider(_OpenAI):
