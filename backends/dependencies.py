@@ -51,7 +51,16 @@ def loader_symbols(artifact: Path) -> tuple[str, ...]:
     return tuple(sorted(undefined & _LOADERS))
 
 
+def is_runtime(name: str) -> bool:
+    """Whether a library by file name (`libm.so.6`) is the languages' own run-time."""
+    return _stem(name) in _RUNTIME
+
+
 def foreign_libraries(artifact: Path, allowed: Sequence[str]) -> tuple[str, ...]:
     """Needed libraries that are neither the run-time's nor allowed by name (`cublas` allows `libcublas.so.13`)."""
     known = {*_RUNTIME, *(f"lib{name.removeprefix('lib')}" for name in allowed)}
-    return tuple(n for n in needed_libraries(artifact) if n.split(".so")[0].removesuffix("-x86-64") not in known)
+    return tuple(n for n in needed_libraries(artifact) if _stem(n) not in known)
+
+
+def _stem(name: str) -> str:
+    return name.split(".so")[0].removesuffix("-x86-64").removesuffix("-aarch64")

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from profiling.harness import protocol
 from profiling.harness.arena import PAGE, Arena, memory_total
+from profiling.harness.mappings import Mappings
 from profiling.harness.walled import serve_command
 from profiling.types import HarnessFault, Limits
 
@@ -73,6 +74,7 @@ class Worker:
         self._limits = limits
         self._memory = limits.memory_bytes or memory_total() // 2
         self._pid = 0
+        self._mappings = Mappings(artifact, runner)
         self._cores = len(cores)
         self._output = os.memfd_create("roofclimb-output", os.MFD_CLOEXEC)
         self._status, status = os.pipe()
@@ -127,6 +129,9 @@ class Worker:
         if message is not None:
             raise CandidateFailure(f"cannot be loaded: {message}")
         self.pause()
+        library = self._mappings.loaded(self._pid)
+        if library is not None:
+            raise CandidateFailure(f"loaded {library} without being linked against it")
 
     def run(self, first: int, count: int, where: str) -> Reply:
         """Let it run calls on slots [first, first + count), and stop it as the reply comes.
@@ -157,6 +162,9 @@ class Worker:
             raise CandidateFailure(f"sent {error} in {where}", self.evidence()) from error
         if os.fstat(self._output).st_size >= _OUTPUT_BYTES:
             raise CandidateFailure(f"printed more than {_OUTPUT_BYTES >> 20} MiB in {where}")
+        library = self._mappings.called(self._pid)
+        if library is not None:
+            raise CandidateFailure(f"loaded {library} in {where}")
         bad = next((c.code for c in calls if c.code != 0), None)
         if bad is not None:
             raise CandidateFailure(f"solve returned {bad} in {where}", self.evidence())

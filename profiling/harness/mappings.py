@@ -1,0 +1,53 @@
+"""What code a worker has in memory: a kernel may run its own and the run-time's, and nobody else's product."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from backends.dependencies import foreign_libraries, is_runtime
+from backends.types import ToolchainError
+
+# The candidate comes over as a file in memory, of this name (profiling/native/walls.cpp).
+_CANDIDATE = "/memfd:candidate"
+
+
+class Mappings:
+    """Libraries that a worker maps without being linked against them.
+
+    Args:
+        artifact: the candidate. What it is openly linked against is the task's to allow, and was checked before.
+        runner: the worker's own program.
+    """
+
+    def __init__(self, artifact: Path, runner: Path) -> None:
+        self._runner = runner.name
+        self._known: frozenset[str] = frozenset()
+        try:
+            self._linked = foreign_libraries(artifact, ())
+        except ToolchainError:
+            self._linked = ()  # not a library at all: loading it says so
+
+    def loaded(self, pid: int) -> str | None:
+        """As the candidate was loaded: a library that it is not linked against, or None."""
+        if self._linked:
+            # A library that the task allows brings others of its own: all that came with it is known.
+            self._known = executable_files(pid)
+        return self.called(pid)
+
+    def called(self, pid: int) -> str | None:
+        """After a call: a library that came in some other way than by being linked, or None."""
+        return min((path for path in executable_files(pid) - self._known if self._is_foreign(path)), default=None)
+
+    def _is_foreign(self, path: str) -> bool:
+        name = path.removesuffix(" (deleted)").rpartition("/")[2]
+        return not (path.startswith(_CANDIDATE) or name == self._runner or is_runtime(name))
+
+
+def executable_files(pid: int) -> frozenset[str]:
+    """Paths of the files that a process has mapped as code; none where the kernel does not show them to us."""
+    try:
+        lines = Path(f"/proc/{pid}/maps").read_text(errors="replace").splitlines()
+    except OSError:
+        return frozenset()
+    fields = [line.split(None, 5) for line in lines]
+    return frozenset(f[5] for f in fields if len(f) == 6 and "x" in f[1] and f[5].startswith("/"))
