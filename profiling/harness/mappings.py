@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from backends.dependencies import foreign_libraries, is_runtime
@@ -16,11 +17,9 @@ class Mappings:
 
     Args:
         artifact: the candidate. What it is openly linked against is the task's to allow, and was checked before.
-        runner: the worker's own program.
     """
 
-    def __init__(self, artifact: Path, runner: Path) -> None:
-        self._runner = runner.name
+    def __init__(self, artifact: Path) -> None:
         self._known: frozenset[str] = frozenset()
         try:
             self._linked = foreign_libraries(artifact, ())
@@ -36,18 +35,19 @@ class Mappings:
 
     def called(self, pid: int) -> str | None:
         """After a call: a library that came in some other way than by being linked, or None."""
-        return min((path for path in executable_files(pid) - self._known if self._is_foreign(path)), default=None)
-
-    def _is_foreign(self, path: str) -> bool:
-        name = path.removesuffix(" (deleted)").rpartition("/")[2]
-        return not (path.startswith(_CANDIDATE) or name == self._runner or is_runtime(name))
+        return min((path for path in executable_files(pid) - self._known if _is_foreign(path)), default=None)
 
 
 def executable_files(pid: int) -> frozenset[str]:
-    """Paths of the files that a process has mapped as code; none where the kernel does not show them to us."""
+    """Files that a process has mapped as code beside its own program; none where the kernel does not show them to us."""
     try:
         lines = Path(f"/proc/{pid}/maps").read_text(errors="replace").splitlines()
+        program = os.readlink(f"/proc/{pid}/exe")
     except OSError:
         return frozenset()
     fields = [line.split(None, 5) for line in lines]
-    return frozenset(f[5] for f in fields if len(f) == 6 and "x" in f[1] and f[5].startswith("/"))
+    return frozenset(f[5] for f in fields if len(f) == 6 and "x" in f[1] and f[5].startswith("/")) - {program}
+
+
+def _is_foreign(path: str) -> bool:
+    return not path.startswith(_CANDIDATE) and not is_runtime(path.removesuffix(" (deleted)").rpartition("/")[2])

@@ -74,7 +74,7 @@ class Worker:
         self._limits = limits
         self._memory = limits.memory_bytes or memory_total() // 2
         self._pid = 0
-        self._mappings = Mappings(artifact, runner)
+        self._mappings = Mappings(artifact)
         self._cores = len(cores)
         self._output = os.memfd_create("roofclimb-output", os.MFD_CLOEXEC)
         self._status, status = os.pipe()
