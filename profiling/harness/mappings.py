@@ -39,7 +39,7 @@ class Mappings:
 
 
 def executable_files(pid: int) -> frozenset[str]:
-    """Files that a process has mapped as code beside its own program; none where the kernel does not show them to us."""
+    """Files that a process has mapped as code beside its own program; none where the kernel hides them from us."""
     try:
         lines = Path(f"/proc/{pid}/maps").read_text(errors="replace").splitlines()
         program = os.readlink(f"/proc/{pid}/exe")
