@@ -120,6 +120,12 @@ class Run:
         return "cpp"
 
     @property
+    def output_limit(self) -> int:
+        """Tokens that one answer may take."""
+        llm = self.task.config.llm
+        return llm.max_output_tokens if llm else 0
+
+    @property
     def kernel_file(self) -> str:
         """`kernel.cpp`."""
         return f"kernel{self.task.backend.suffix}"

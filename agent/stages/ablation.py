@@ -121,12 +121,10 @@ def _rewrite(run: Run, iteration: int, plan: Plan, champion: Kernel, method: str
     """No switch for this method: the model rewrites the champion without it."""
     run.checkpoint()
     run.progress.activity(f"asking for the champion without {method}")
-    llm = run.task.config.llm
-    limit = llm.max_output_tokens if llm else 0
     unreadable = None
     for attempt in range(_ASKED):
         prompt = ablation_prompt(run, plan, method, champion.source, unreadable)
-        request = Request(Step(iteration, "ablate", method, attempt), system_prompt(), "", prompt, limit)
+        request = Request(Step(iteration, "ablate", method, attempt), system_prompt(), "", prompt, run.output_limit)
         reply = run.asker.ask_all([request])[0]
         source = read_kernel(run, reply)
         if isinstance(source, str) or isinstance(reply, LLMError):

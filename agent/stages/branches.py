@@ -95,9 +95,8 @@ def read_kernel(run: Run, reply: Reply | LLMError) -> str | Rejected:
 
 
 def _ask(run: Run, prefix: str, prompts: Sequence[tuple[Step, str]]) -> list[Reply | LLMError]:
-    llm = run.task.config.llm
-    limit = llm.max_output_tokens if llm else 0
-    return run.asker.ask_all([Request(step, system_prompt(), prefix, prompt, limit) for step, prompt in prompts])
+    limit, system = run.output_limit, system_prompt()
+    return run.asker.ask_all([Request(step, system, prefix, prompt, limit) for step, prompt in prompts])
 
 
 def _settle(

@@ -37,8 +37,7 @@ def plan_request(
     """The request for a plan; `problems` are those of the answer before."""
     system, prefix, prompt = plan_prompt(run, best, evidence, problems)
     step = Step(iteration, "plan", None, attempt)
-    limit = run.task.config.llm.max_output_tokens if run.task.config.llm else 0
-    return Request(step, system, prefix, prompt, limit, plan_schema())
+    return Request(step, system, prefix, prompt, run.output_limit, plan_schema())
 
 
 def plan_rules(run: Run, evidence: Evidence) -> PlanRules:
