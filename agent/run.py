@@ -117,7 +117,7 @@ class Run:
     @property
     def language(self) -> str:
         """The word that opens a fenced block of this backend."""
-        return "cpp"
+        return self.task.backend.language
 
     @property
     def output_limit(self) -> int:

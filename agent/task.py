@@ -9,7 +9,6 @@ from pathlib import Path
 from agent.config import Config, TaskSection
 from agent.errors import UnfitEnvironment
 from agent.faults import as_exit_codes
-from backends.dependencies import foreign_libraries, loader_symbols
 from backends.registry import detect, get_backend
 from backends.signature import same_signature
 from backends.types import Backend, BuildSpec, Built, Rejected, Signature, SourceError
@@ -99,13 +98,8 @@ def check_candidate(task: Task, source: Path, built: Built) -> Built | Rejected:
     difference = same_signature(task.signature, signature)
     if difference is not None:
         return Rejected("signature", difference)
-    foreign = foreign_libraries(built.artifact, task.config.task.allow.libraries)
-    if foreign:
-        return Rejected("load", f"needs {', '.join(foreign)}, which task.allow.libraries does not name")
-    loaders = loader_symbols(built.artifact)
-    if loaders:
-        return Rejected("load", f"calls {', '.join(loaders)}: libraries come from task.allow.libraries alone")
-    return built
+    refusal = task.backend.refusal(built, task.config.task.allow.libraries)
+    return built if refusal is None else Rejected("load", refusal)
 
 
 def build_spec(section: TaskSection) -> BuildSpec:

@@ -6,11 +6,13 @@ import hashlib
 import json
 import platform
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from backends import build_cache, diagnostics
+from backends.dependencies import library_refusal
 from backends.disassembly import parse_objdump
 from backends.host_compiler import (
     FILE_LIMIT_BYTES,
@@ -24,6 +26,7 @@ from backends.host_compiler import (
     too_large,
     version_line,
 )
+from backends.identity import source_hash, tests_switch
 from backends.preprocessed import user_text
 from backends.process import Completed, run_process
 from backends.signature import parse_signature
@@ -72,6 +75,8 @@ class CppBackend:
 
     name: str = "cpp"
     suffix: str = ".cpp"
+    device: Literal["cpu", "gpu"] = "cpu"
+    language: str = "cpp"
     needs_features: tuple[str, ...] = _NEEDS
     compile_line: str = f"g++ {' '.join(_COMPILE)} -shared"
 
@@ -136,6 +141,18 @@ class CppBackend:
             _blame_objdump(objdump)
             return None
         return parse_objdump(done.stdout) if len(done.stdout.encode()) < limit_bytes else None
+
+    def refusal(self, built: Built, allowed: Sequence[str]) -> str | None:
+        """A library that is needed and not allowed, or a call that can bring one in."""
+        return library_refusal(built.artifact, allowed)
+
+    def has_switch(self, source: str, switch: str) -> bool:
+        """Whether the kernel tests the switch in a preprocessor condition."""
+        return tests_switch(source, switch)
+
+    def source_hash(self, source: str) -> str:
+        """SHA-256 of the source without comments and layout."""
+        return source_hash(source)
 
 
 def _objdump(program: Path, library: Path, limit_bytes: int) -> Completed:

@@ -62,5 +62,16 @@ def foreign_libraries(artifact: Path, allowed: Sequence[str]) -> tuple[str, ...]
     return tuple(n for n in needed_libraries(artifact) if _stem(n) not in known)
 
 
+def library_refusal(artifact: Path, allowed: Sequence[str]) -> str | None:
+    """Why a built library may not be loaded: one it needs that is not allowed, or calls that can bring one in."""
+    foreign = foreign_libraries(artifact, allowed)
+    if foreign:
+        return f"needs {', '.join(foreign)}, which task.allow.libraries does not name"
+    loaders = loader_symbols(artifact)
+    if loaders:
+        return f"calls {', '.join(loaders)}: libraries come from task.allow.libraries alone"
+    return None
+
+
 def _stem(name: str) -> str:
     return name.split(".so")[0].removesuffix("-x86-64").removesuffix("-aarch64")

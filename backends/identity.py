@@ -42,6 +42,11 @@ def source_hash(text: str) -> str:
     return hashlib.sha256(normalised_source(text).encode()).hexdigest()
 
 
+def tests_switch(text: str, switch: str) -> bool:
+    """Whether a C++ or CUDA source tests the macro `switch` in a preprocessor condition."""
+    return re.search(rf"^[ \t]*#[ \t]*(el)?if\b.*\b{re.escape(switch)}\b", text, re.MULTILINE) is not None
+
+
 def _without_comments(text: str, held: list[str]) -> str:
     """`text` with comments as a space, and literals as a number between NULs: their place in `held`."""
     code = text.encode()

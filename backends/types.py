@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
@@ -63,6 +63,25 @@ class Signature:
 
 
 @dataclass(frozen=True, slots=True)
+class Argument:
+    """One keyword argument of a Triton kernel's `run_kernel`, at concrete dims.
+
+    Attributes:
+        name: the keyword.
+        dtype: element type as in `Parameter`; for a scalar int64, float64 or bool.
+        shape: of a tensor; None for a scalar.
+        value: of a scalar; None for a tensor.
+        output: whether the baseline's `setup` names it among the outputs.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...] | None
+    value: int | float | bool | None
+    output: bool
+
+
+@dataclass(frozen=True, slots=True)
 class BuildSpec:
     """How the task wants its kernels built. Part of every build's cache key.
 
@@ -72,6 +91,9 @@ class BuildSpec:
         include: extra include folders, absolute.
         std: language standard.
         timeout_s: wall limit of one compiler process.
+        arch: GPU architecture of the device that will run it, such as `sm_90`; empty on a CPU. Whether its `a` features
+            are asked for (`sm_90a`) is the backend's business.
+        arguments: what a Triton kernel's `run_kernel` is called with, at the timed dims; empty for other backends.
     """
 
     flags: tuple[str, ...] = ()
@@ -79,6 +101,31 @@ class BuildSpec:
     include: tuple[Path, ...] = ()
     std: str = "c++17"
     timeout_s: float = 120.0
+    arch: str = ""
+    arguments: tuple[Argument, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class KernelResources:
+    """What the compiler says one device function takes. None is what it did not say.
+
+    Attributes:
+        name: the kernel, demangled where possible.
+        arch: `sm_90a` …
+        registers: per thread.
+        spill_store_bytes, spill_load_bytes, stack_bytes: local memory, per thread.
+        shared_bytes: static shared memory, per block.
+        constant_bytes: of all constant banks.
+    """
+
+    name: str
+    arch: str
+    registers: int | None = None
+    spill_store_bytes: int | None = None
+    spill_load_bytes: int | None = None
+    stack_bytes: int | None = None
+    shared_bytes: int | None = None
+    constant_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +139,7 @@ class Built:
         log: compiler output (warnings), trimmed.
         seconds: wall time of the build, 0.0 when it came from the cache.
         cached: whether it came from the cache.
+        resources: what each device function takes, as the compiler says; empty on a CPU.
     """
 
     artifact: Path
@@ -100,6 +148,7 @@ class Built:
     log: str
     seconds: float
     cached: bool
+    resources: tuple[KernelResources, ...] = ()
     kind: Literal["built"] = "built"
 
 
@@ -150,6 +199,10 @@ class Backend(Protocol):
 
     name: str
     suffix: str
+    device: Literal["cpu", "gpu"]
+    """Where its kernels run."""
+    language: str
+    """The word that opens a fenced block of its sources: `cpp`, `cuda`, `python`."""
     compile_line: str
     """Compiler and its fixed flags, as prompts show them."""
     needs_features: tuple[str, ...]
@@ -169,4 +222,16 @@ class Backend(Protocol):
 
     def disassemble(self, built: Built) -> Listing | None:
         """Disassemble the built binary; None where the disassembler is missing."""
+        ...
+
+    def refusal(self, built: Built, allowed: Sequence[str]) -> str | None:
+        """Why a candidate may not be loaded (a library it needs that `allowed` does not name …), or None."""
+        ...
+
+    def has_switch(self, source: str, switch: str) -> bool:
+        """Whether a method's switch (`RC_TILING`) decides anything in `source`."""
+        ...
+
+    def source_hash(self, source: str) -> str:
+        """Hex digest of a source without comments and layout: equal for the same program text."""
         ...

@@ -90,6 +90,8 @@ class Problem:
         reference: the reference module, or None (then nothing can pass: `unverified`).
         tolerance: `atol` and `rtol`; None takes the reference's, else 1e-4 and 1e-3.
         baseline_factor, eps_factor: of the norm check, whoever gave `atol` and `rtol`.
+        backend: whose workers run its kernels; CUTLASS kernels are `cuda` here.
+        gpu: UUID of the GPU they run on (`GPU-…`), None on a CPU.
     """
 
     name: str
@@ -100,6 +102,8 @@ class Problem:
     tolerance: Tolerance | None = None
     baseline_factor: float = 8.0
     eps_factor: float = 32.0
+    backend: Literal["cpp", "cuda", "triton"] = "cpp"
+    gpu: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,6 +269,50 @@ class Metric:
 
 
 @dataclass(frozen=True, slots=True)
+class RuleFinding:
+    """What one of Nsight Compute's own rules says of a kernel.
+
+    Attributes:
+        kernel: the kernel it speaks of.
+        rule: the rule's name as ncu prints it (`UncoalescedGlobalAccess`).
+        kind: `OPT` (what could be gained), `INF` or `WRN`.
+        text: what it says.
+        speedup_kind: whether the estimate is of the whole kernel (`global`) or of the part it speaks of (`local`).
+        speedup_percent: ncu's estimate, None where it gives none.
+    """
+
+    kernel: str
+    rule: str
+    kind: str
+    text: str
+    speedup_kind: Literal["global", "local"] | None = None
+    speedup_percent: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProfiledKernel:
+    """One device kernel of a profiled call, all launches of it together.
+
+    Attributes:
+        name: as ncu prints it, arguments included.
+        launches: how many of them there were.
+        time_ms: GPU time of all launches together, None if not measured.
+        share: its part of the call's GPU time, 0-1; None if not measured.
+        grid, block: of its first launch, None if not told.
+        metrics: name to value in base units (s, byte, byte/s, hz, %, inst …); a missing one is not there. Over several
+            launches and kernels ratios are means weighted by duration, counts and times are sums.
+    """
+
+    name: str
+    launches: int
+    time_ms: float | None
+    share: float | None
+    grid: tuple[int, int, int] | None
+    block: tuple[int, int, int] | None
+    metrics: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
 class Profile:
     """Evidence about one kernel.
 
@@ -273,12 +321,16 @@ class Profile:
         level: `full` or `targeted`; `degraded` when only counted work was to be had.
         metrics: all metrics.
         note: what the numbers cover (dims profiled, what is missing and why).
+        kernels: on a GPU, the device kernels that one call launched, longest first.
+        rules: on a GPU, what ncu's rules say, largest estimate first.
     """
 
     source: Literal["perf", "cachegrind", "counted", "ncu"]
     level: Literal["full", "targeted", "degraded"]
     metrics: tuple[Metric, ...]
     note: str
+    kernels: tuple[ProfiledKernel, ...] = ()
+    rules: tuple[RuleFinding, ...] = ()
 
     def value(self, name: str) -> float | None:
         """The value of a metric by name, None when it is missing."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 
 from agent.artefacts import write_json, write_text
@@ -61,19 +60,14 @@ def check_machine_code(
 def ablate(run: Run, iteration: int, plan: Plan, base: Kernel, champion: Kernel) -> dict[str, Ablation]:
     """The champion without each method, and without any (the switch audit, against the base kernel)."""
     ablations = {m: _ablate_one(run, iteration, plan, champion, m) for m in plan.method_ids}
-    if all(has_switch(champion.source, m) for m in plan.method_ids):
+    if all(run.task.backend.has_switch(champion.source, switch_name(m)) for m in plan.method_ids):
         ablations[ALL] = _audit(run, iteration, plan, base, champion)
     return ablations
 
 
-def has_switch(source: str, method: str) -> bool:
-    """Whether the kernel tests the method's switch in a preprocessor condition."""
-    return re.search(rf"^[ \t]*#[ \t]*(el)?if\b.*\b{switch_name(method)}\b", source, re.MULTILINE) is not None
-
-
 def _ablate_one(run: Run, iteration: int, plan: Plan, champion: Kernel, method: str) -> Ablation:
     key = run.key(iteration, f"no_{method}")
-    if has_switch(champion.source, method):
+    if run.task.backend.has_switch(champion.source, switch_name(method)):
         spec = _without(run, [method])
         built = _build(run, iteration, f"no_{method}", champion.source, spec)
         event = _built_event(run, key, iteration, method, "switch", champion, None, built)

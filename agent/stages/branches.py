@@ -12,7 +12,6 @@ from agent.llm.types import LLMError, Reply, Request, Step
 from agent.plan import Plan
 from agent.run import Kernel, Run
 from agent.stages.wording import branch_prefix, branch_prompt, repair_prompt, system_prompt
-from backends.identity import source_hash
 from backends.types import Built, Rejected
 from profiling.types import Evaluation
 
@@ -26,7 +25,7 @@ def write_branches(run: Run, iteration: int, best: Kernel, plan: Plan) -> list[B
     run.progress.activity(f"asking for {len(missing)} branches") if missing else None
     prefix = branch_prefix(run, best, plan)
     replies = _ask(run, prefix, [(Step(iteration, "branch", n), branch_prompt(run, plan, n)) for n in missing])
-    seen = {source_hash(best.source): "the best kernel"}
+    seen = {run.task.backend.source_hash(best.source): "the best kernel"}
     written = []
     for name in names:
         event = run.journal.find(BranchWritten, f"iter{iteration}/{name}")
@@ -34,7 +33,7 @@ def write_branches(run: Run, iteration: int, best: Kernel, plan: Plan) -> list[B
             reply = replies[missing.index(name)]
             event = run.journal.append(_settle(run, iteration, name, plan, prefix, reply, seen))
         if event.source is not None:
-            seen.setdefault(source_hash(event.source), f"branch {name}")
+            seen.setdefault(run.task.backend.source_hash(event.source), f"branch {name}")
         _save_source(run, event)
         written.append(event)
     return written
@@ -89,7 +88,7 @@ def read_kernel(run: Run, reply: Reply | LLMError) -> str | Rejected:
     if reply.stop == "truncated":
         return Rejected("answer", "the answer was cut off at the output limit")
     try:
-        return extract_code(reply.text, run.language)
+        return extract_code(reply.text, run.task.backend.language)
     except Unreadable as error:
         return Rejected("answer", str(error))
 
@@ -110,7 +109,7 @@ def _settle(
         if isinstance(source, Rejected):
             problem, duplicate, unreadable = source, None, source.reason
         else:
-            twin = seen.get(source_hash(source))
+            twin = seen.get(run.task.backend.source_hash(source))
             if twin is None:
                 return BranchWritten(key=key, iteration=iteration, branch=name, model=model, source=source)
             problem, duplicate, unreadable = Rejected("duplicate", f"the same code as {twin}"), twin, None

@@ -1,0 +1,29 @@
+// The GPU side of a worker, over the driver API alone: no CUDA header, no run-time library and no compiler is needed to
+// build it. The native runner links it in; a Triton worker loads it as a shared library, hence the C interface.
+// Every function returns null, or a message that stays valid until the next call.
+#pragma once
+#include <stdint.h>
+
+// What the oracle puts into the memory file that stands for an arena on a GPU.
+struct GpuArena {
+    char uuid[48];      // `GPU-…`, the device that holds it
+    uint8_t handle[64]; // CUDA IPC handle of one dedicated allocation
+    uint64_t bytes;     // its size
+};
+
+// One call by three clocks, nanoseconds. `synced` runs from before the call to after a device-wide synchronisation, so
+// work on other streams counts; `event` ends where the default stream ended; `host` is how long the call took to return.
+struct GpuTimes {
+    int64_t synced, event, host;
+};
+
+extern "C" {
+// Opens the device's primary context and maps the arena; `base` is its device address. Call in the worker, once.
+const char* gpu_open(const struct GpuArena* arena, uint64_t* base);
+// The same without an oracle: `bytes` of device memory of its own, filled from `data` (a profiler's call).
+const char* gpu_stage(const char* uuid, const void* data, uint64_t bytes, uint64_t* base);
+// Calls `solve(context)` once, the device idle before and after it, persisting L2 lines reset.
+const char* gpu_call(int64_t (*solve)(void*), void* context, int64_t* code, struct GpuTimes* times);
+// The same between cuProfilerStart and cuProfilerStop, untimed.
+const char* gpu_profiled_call(int64_t (*solve)(void*), void* context, int64_t* code);
+}
