@@ -1,11 +1,81 @@
-"""Loop nesting of a control-flow graph."""
+"""Loop nesting: of a control-flow graph, and of a function's instructions."""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 
 # Each level looks at its nodes again. No kernel nests this deep; one that pretends to must not hold up the run.
 _DEEPEST = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Where control can go after one instruction.
+
+    Attributes:
+        address: of the instruction.
+        to: addresses it can jump to; those outside the function are ignored.
+        falls_through: whether the next instruction can follow.
+        computed: whether it jumps to a place that only a register knows.
+    """
+
+    address: int
+    to: tuple[int, ...] = ()
+    falls_through: bool = True
+    computed: bool = False
+
+
+def instruction_depths(steps: Sequence[Step]) -> list[int]:
+    """Number of loops around each instruction of a function, whose `steps` are in order of address."""
+    addresses = [s.address for s in steps]
+    starts = _block_starts(steps, addresses)
+    of_block = loop_depths(_flow(steps, addresses, starts))
+    ends = [*starts[1:], len(steps)]
+    return [of_block[block] for block, start in enumerate(starts) for _ in range(start, ends[block])]
+
+
+def _inside(step: Step, addresses: Sequence[int]) -> Iterator[int]:
+    """Indices of the instructions that `step` can jump to."""
+    for address in step.to:
+        i = bisect_left(addresses, address)
+        if i < len(addresses) and addresses[i] == address:
+            yield i
+
+
+def _block_starts(steps: Sequence[Step], addresses: Sequence[int]) -> list[int]:
+    """Indices of the instructions that begin a basic block."""
+    starts = {0} if steps else set()
+    for i, step in enumerate(steps):
+        starts.update(_inside(step, addresses))
+        if (step.to or step.computed or not step.falls_through) and i + 1 < len(steps):
+            starts.add(i + 1)
+    return sorted(starts)
+
+
+def _flow(steps: Sequence[Step], addresses: Sequence[int], starts: list[int]) -> list[set[int]]:
+    """For each block the blocks that may follow it.
+
+    A jump through a register may go to any block that nothing else leads to: those are the cases of its switch. All
+    such jumps go by way of one more node, the last: each with edges of its own would be as many as their product.
+    """
+    flow: list[set[int]] = [set() for _ in starts]
+    computed: list[int] = []
+    for block in range(len(starts)):
+        last = steps[(starts[block + 1] if block + 1 < len(starts) else len(steps)) - 1]
+        if last.falls_through and block + 1 < len(starts):
+            flow[block].add(block + 1)
+        flow[block].update(bisect_left(starts, i) for i in _inside(last, addresses))
+        if last.computed:
+            computed.append(block)
+    if computed:
+        reached = set().union(*flow)
+        orphans = {block for block in range(1, len(starts)) if block not in reached}
+        for block in computed:
+            flow[block].add(len(flow))
+        flow.append(orphans)
+    return flow
 
 
 def loop_depths(successors: Sequence[Collection[int]]) -> list[int]:
