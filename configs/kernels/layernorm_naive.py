@@ -1,4 +1,4 @@
-"""y = (x - mean) / sqrt(var + eps) * weight + bias over each row, float32: three passes over the row in global memory."""
+"""y = (x - mean) / sqrt(var + eps) * weight + bias over each row, float32: three passes over the row in memory."""
 
 import torch
 import triton
