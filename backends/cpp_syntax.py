@@ -22,10 +22,23 @@ _WORDS = {
     "__inline": "inline",
     "__signed__": "signed",
 }
-_WORD = re.compile(r"\b(?:" + "|".join(sorted(_WORDS, key=len, reverse=True)) + r")\b")
-_ATTRIBUTE = re.compile(r"\b(?:__attribute__|__attribute|__declspec)\s*\(")
+_ATTRIBUTES = frozenset({"__attribute__", "__attribute", "__declspec"})
 _VECTOR = re.compile(r"vector_size|ext_vector_type")
-_HIDDEN = re.compile(r'visibility(?:__)?\s*\(\s*"(?:hidden|internal)"')
+_LEXEME = re.compile(
+    r"""
+    (?P<raw>(?:u8|[uUL])?R"(?P<mark>[^()\\\s]{0,16})\(.*?\)(?P=mark)")
+    | (?P<quoted>"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')
+    | (?P<unclosed>["'])
+    | (?P<number>\.?\d(?:[eEpP][+-]|'?[\w.])*)
+    | (?P<word>[A-Za-z_]\w*)
+    | (?P<launch><<<)
+    | (?P<launched>>>>)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+# How far an attribute or a launch configuration may reach: without a bound, hostile text costs quadratic time.
+_REACH_CHARS = 4096
+_BRACKET = re.compile(r"""(?P<text>"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')|(?P<open>[(\[{])|(?P<close>[)\]}])|>>>""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +55,7 @@ class FunctionSyntax:
         c_linkage: whether an `extern "C"` is around it.
         scope: namespaces around it; an unnamed one is the empty string.
         words: storage classes and function specifiers (`static`, `inline`, `constexpr`).
-        hidden: whether an attribute hides it from the dynamic symbol table.
+        head: its text up to the body, attributes included.
     """
 
     name: str
@@ -54,7 +67,7 @@ class FunctionSyntax:
     c_linkage: bool
     scope: tuple[str, ...]
     words: frozenset[str]
-    hidden: bool
+    head: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,15 +86,17 @@ class Unit:
         functions: in order of appearance.
         templates: names of function templates and their specialisations, with the row of each.
         aliases: by unscoped name; the same name in two namespaces has two entries.
-        types: names of structs, classes, unions, enums and vector types.
+        types: names of structs, classes, unions, enums and vector types, with the row of each.
         first_error_row: where the text first stops being C++, or None.
+        unclosed_row: where a quote is opened and not closed on its line, or None.
     """
 
     functions: list[FunctionSyntax] = field(default_factory=list)
     templates: list[tuple[str, int]] = field(default_factory=list)
     aliases: dict[str, list[AliasSyntax]] = field(default_factory=dict)
-    types: set[str] = field(default_factory=set)
+    types: dict[str, int] = field(default_factory=dict)
     first_error_row: int | None = None
+    unclosed_row: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +105,19 @@ class _Context:
     scope: tuple[str, ...] = ()
 
 
+_Todo = tuple[tree_sitter.Node, _Context]
+
+
 def parse_unit(text: str) -> Unit:
     """Find what `text`, already preprocessed, declares at namespace scope."""
-    tree = tree_sitter.Parser(_LANGUAGE).parse(_plain(text).encode())
-    unit = Unit(first_error_row=_first_error(tree.root_node))
-    _walk(tree.root_node, _Context(), unit, text.split("\n"))
+    plain, unclosed = _plain(text)
+    source = text.encode()
+    tree = tree_sitter.Parser(_LANGUAGE).parse(plain.encode())  # as many bytes as `source`
+    unit = Unit(first_error_row=_first_error(tree.root_node), unclosed_row=unclosed)
+    todo: list[_Todo] = [(tree.root_node, _Context())]
+    while todo:
+        node, context = todo.pop()
+        todo.extend(reversed(_visit(node, context, unit, source)))
     return unit
 
 
@@ -103,77 +126,95 @@ def text_of(node: tree_sitter.Node) -> str:
     return " ".join((node.text or b"").decode(errors="replace").split())
 
 
-def _plain(text: str) -> str:
-    text = _WORD.sub(lambda match: _WORDS[match[0]].ljust(len(match[0])), text)
+def _plain(text: str) -> tuple[str, int | None]:
+    """The text with extension words, attributes and launches respelled, and the row of the first unclosed quote."""
     pieces: list[str] = []
-    start = 0
-    while match := _ATTRIBUTE.search(text, start):
-        end = _closing(text, match.end())
+    launches: set[int] = set()  # ends of those that are open
+    start, unclosed = 0, None
+    while match := _LEXEME.search(text, start):
         pieces.append(text[start : match.start()])
-        if _VECTOR.search(text, match.start(), end):  # this one changes the type
-            pieces.append(text[match.start() : end])
-            start = end
-            continue
-        pieces.append("".join("\n" if c == "\n" else " " * len(c.encode()) for c in text[match.start() : end]))
-        start = end
+        start = match.end()
+        found = match[0]
+        match match.lastgroup:
+            case "unclosed" if unclosed is None:
+                unclosed = text.count("\n", 0, match.start())
+            case "word" if found in _WORDS:
+                found = _WORDS[found].ljust(len(found))
+            case "word" if found in _ATTRIBUTES and (end := _closing(text, start)) is not None:
+                found, start = text[match.start() : end], end
+                if not _VECTOR.search(found):  # that one changes the type
+                    found = _blanked(found)
+            case "launch" if (end := _launched(text, start)) is not None:
+                # `kernel<<<grid, block>>>(x)` reads as `kernel  (grid, block)  (x)`.
+                found = "  ("
+                launches.add(end)
+            case "launched" if start in launches:
+                found = ")  "
+        pieces.append(found)
     pieces.append(text[start:])
-    return "".join(pieces)
+    return "".join(pieces), unclosed
 
 
-def _closing(text: str, start: int) -> int:
-    """Position after the parenthesis that closes the one just before `start`; the text's end when none does."""
-    depth, quoted, i = 1, False, start
-    while i < len(text) and depth:
-        c = text[i]
-        if quoted and c == "\\":
-            i += 1
-        elif c == '"':
-            quoted = not quoted
-        elif not quoted:
-            depth += (c == "(") - (c == ")")
-        i += 1
-    return i
+def _blanked(text: str) -> str:
+    return "".join("\n" if c == "\n" else " " * len(c.encode()) for c in text)
 
 
-def _first_error(node: tree_sitter.Node) -> int | None:
-    if not node.has_error:
-        return None
-    if node.is_error or node.is_missing:
-        return node.start_point[0]
-    rows = (_first_error(child) for child in node.children)
-    return next((row for row in rows if row is not None), node.start_point[0])
+def _closing(text: str, start: int) -> int | None:
+    """Position after the parenthesis that closes the one which follows `start`; None where there is no such pair."""
+    depth = 0
+    for match in _BRACKET.finditer(text, start, start + _REACH_CHARS):
+        if depth == 0 and (match["open"] != "(" or text[start : match.start()].strip()):
+            return None
+        depth += bool(match["open"]) - bool(match["close"])
+        if depth == 0:
+            return match.end()
+    return None
 
 
-def _walk(node: tree_sitter.Node, context: _Context, unit: Unit, lines: list[str]) -> None:
-    for child in node.children:
-        _visit(child, context, unit, lines)
+def _launched(text: str, start: int) -> int | None:
+    """Position after the `>>>` that closes a launch configuration opened just before `start`; None without one."""
+    depth = 0
+    for match in _BRACKET.finditer(text, start, start + _REACH_CHARS):
+        depth += bool(match["open"]) - bool(match["close"])
+        if depth < 0:
+            return None
+        if depth == 0 and match[0] == ">>>":
+            return match.end()
+    return None
 
 
-def _visit(node: tree_sitter.Node, context: _Context, unit: Unit, lines: list[str]) -> None:
+def _first_error(root: tree_sitter.Node) -> int | None:
+    node, inner = root, root if root.has_error else None
+    while inner is not None:
+        node = inner
+        if node.is_error or node.is_missing:
+            break
+        inner = next((child for child in node.children if child.has_error), None)
+    return node.start_point[0] if root.has_error else None
+
+
+def _visit(node: tree_sitter.Node, context: _Context, unit: Unit, source: bytes) -> list[_Todo]:
+    """Note what `node` declares. Returns what to visit next, in order: text may be nested deeper than the stack."""
     match node.type:
         case "linkage_specification":
             value = node.child_by_field_name("value")
             inner = replace(context, c_linkage=value is not None and text_of(value) == '"C"')
-            body = node.child_by_field_name("body")
-            if body is not None:
-                _visit(body, inner, unit, lines)
+            return [(body, inner) for body in node.children_by_field_name("body")]
         case "namespace_definition":
             name = node.child_by_field_name("name")
             inner = replace(context, scope=(*context.scope, text_of(name) if name else ""))
-            body = node.child_by_field_name("body")
-            if body is not None:
-                _walk(body, inner, unit, lines)
-        case "declaration_list" | "ERROR":
-            _walk(node, context, unit, lines)
+            return [(body, inner) for body in node.children_by_field_name("body")]
+        case "declaration_list" | "ERROR" | "translation_unit":
+            return [(child, context) for child in node.children]
         case "function_definition" | "declaration":
             _types(node, unit)
-            unit.functions.extend(_functions(node, context, lines))
+            unit.functions.extend(_functions(node, context, source))
         case "template_declaration":
             unit.templates.extend(_templates(node))
         case "alias_declaration":
             name, spec = node.child_by_field_name("name"), node.child_by_field_name("type")
             if name is not None and _VECTOR.search(text_of(node)):
-                unit.types.add(text_of(name))
+                unit.types.setdefault(text_of(name), name.start_point[0])
             elif name is not None and spec is not None:
                 alias = AliasSyntax(spec, spec.child_by_field_name("declarator"))
                 unit.aliases.setdefault(text_of(name), []).append(alias)
@@ -181,11 +222,12 @@ def _visit(node: tree_sitter.Node, context: _Context, unit: Unit, lines: list[st
             for declarator in node.children_by_field_name("declarator"):
                 name = innermost(declarator)
                 if name is not None and _VECTOR.search(text_of(node)):
-                    unit.types.add(text_of(name))
+                    unit.types.setdefault(text_of(name), name.start_point[0])
                 elif name is not None:
                     unit.aliases.setdefault(text_of(name), []).append(AliasSyntax(node, declarator))
         case "struct_specifier" | "class_specifier" | "union_specifier" | "enum_specifier":
             _name_type(node, unit)
+    return []
 
 
 def _types(node: tree_sitter.Node, unit: Unit) -> None:
@@ -197,10 +239,10 @@ def _types(node: tree_sitter.Node, unit: Unit) -> None:
 def _name_type(node: tree_sitter.Node, unit: Unit) -> None:
     name = node.child_by_field_name("name")
     if name is not None:
-        unit.types.add(text_of(name))
+        unit.types.setdefault(text_of(name), name.start_point[0])
 
 
-def _functions(node: tree_sitter.Node, context: _Context, lines: list[str]) -> Iterator[FunctionSyntax]:
+def _functions(node: tree_sitter.Node, context: _Context, source: bytes) -> Iterator[FunctionSyntax]:
     """The functions of one definition or declaration (`extern "C" int a, solve(float*);` declares one)."""
     body = node.child_by_field_name("body")
     if node.type == "function_definition" and body is None:  # `= delete`, `= default`
@@ -213,14 +255,13 @@ def _functions(node: tree_sitter.Node, context: _Context, lines: list[str]) -> I
         name = innermost(declarator)
         if declarator.type != "function_declarator" or name is None:
             continue
-        row = name.start_point[0]
-        head = "\n".join(lines[node.start_point[0] : (body.start_point[0] if body else node.end_point[0]) + 1])
+        head = source[_head_byte(node) : body.start_byte if body else node.end_byte]
         yield FunctionSyntax(
             name=text_of(name),
             node=node,
             declarator=declarator,
             pointers=pointers,
-            row=row,
+            row=name.start_point[0],
             defined=node.type == "function_definition",
             c_linkage=context.c_linkage,
             scope=context.scope,
@@ -229,8 +270,17 @@ def _functions(node: tree_sitter.Node, context: _Context, lines: list[str]) -> I
                 for child in node.children
                 if child.type in {"storage_class_specifier", "type_qualifier", "inline"}
             ),
-            hidden=bool(_HIDDEN.search(head)),
+            head=head.decode(errors="replace"),
         )
+
+
+def _head_byte(node: tree_sitter.Node) -> int:
+    """Where the blanked attributes before a declaration may begin: behind what comes before it."""
+    if node.parent is not None and node.parent.type == "linkage_specification":
+        node = node.parent
+    if node.prev_sibling is not None:
+        return node.prev_sibling.end_byte
+    return node.parent.start_byte if node.parent is not None else node.start_byte
 
 
 def _templates(node: tree_sitter.Node) -> Iterator[tuple[str, int]]:

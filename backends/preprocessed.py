@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+# nvcc includes this in front of every unit, from a folder that GCC takes for the user's.
+_TOOLKIT_HEADER = "cuda_runtime.h"
+_COMMAND_LINE = "<command-line>"
 _MARKER = re.compile(r'^#(?:line)? (\d+) "((?:[^"\\]|\\.)*)"((?: \d)*)\s*$')
 _ESCAPE = re.compile(r"\\([0-7]{3}|.)")
 _ENTER, _LEAVE, _SYSTEM = "1", "2", "3"
@@ -37,16 +40,18 @@ def user_text(preprocessed: str, main: str) -> UserText:
     """Drop system headers from the output of `-E`, keeping the origin of every line that stays.
 
     Whether a file is a system header is decided where it is entered: GCC also flags single lines of a user's file as
-    "system" when a macro from a system header was expanded on them, and those lines must stay.
+    "system" when a macro from a system header was expanded on them, and those lines must stay. The CUDA toolkit's own
+    headers count as system headers; a library does where its folder is given with `-isystem`.
 
     Args:
-        preprocessed: output of `g++ -E` or `clang++ -E`; text without markers is taken as `main` itself.
+        preprocessed: output of `g++ -E`, `clang++ -E` or `nvcc -E`; text without markers is taken as `main` itself.
         main: name of the main file.
     """
     lines: list[str] = []
     origins: list[Origin] = []
     includes: dict[str, None] = {}
     file, number, system = main, 1, False
+    toolkit = "\0"  # starts no path
     outer: list[bool] = []
     for line in preprocessed.split("\n"):
         marker = _MARKER.match(line)
@@ -56,11 +61,14 @@ def user_text(preprocessed: str, main: str) -> UserText:
                 origins.append(Origin(file, number))
             number += 1
             continue
+        before = file
         number, file = int(marker[1]), _ESCAPE.sub(_unescape, marker[2])
         flags = marker[3].split()
         if _ENTER in flags:
             outer.append(system)
-            system = _SYSTEM in flags
+            if before == _COMMAND_LINE and file.endswith(f"/{_TOOLKIT_HEADER}"):
+                toolkit = file.removesuffix(_TOOLKIT_HEADER)
+            system = _SYSTEM in flags or file.startswith(toolkit)
             if not system and not file.startswith("<"):
                 includes[file] = None
         elif _LEAVE in flags and outer:

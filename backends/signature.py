@@ -13,10 +13,14 @@ import tree_sitter
 
 from backends.cpp_syntax import AliasSyntax, FunctionSyntax, Unit, innermost, parse_unit, text_of
 from backends.preprocessed import UserText, user_text
-from backends.scalar_types import builtin_name, dtype_of, unscoped
+from backends.scalar_types import STREAM, builtin_name, dtype_of, passed_as, unscoped, vector_of
 from backends.types import Parameter, Signature, SourceError
 
 _ALIAS_DEPTH = 32
+_HIDDEN = re.compile(r'visibility(?:__)?\s*\(\s*"(?:hidden|internal)"')
+_DEVICE = re.compile(r"\(\s*\(\s*(?:__)?(?:global|device)(?:__)?\s*\)\s*\)")
+_HOST = re.compile(r"\(\s*\(\s*(?:__)?host(?:__)?\s*\)\s*\)")
+_PASS = "pass pointers and scalars of built-in types"
 
 
 class _Unbindable(Exception):
@@ -50,6 +54,14 @@ def parse_signature(preprocessed: str, source: Path, function: str = "solve") ->
     """
     user = user_text(preprocessed, source.name)
     unit = parse_unit(user.text)
+    if unit.unclosed_row is not None:
+        raise SourceError(
+            f"{_where(user, unit.unclosed_row, source)}: a quote is opened here and not closed, so this is not C++; "
+            "put prose into a comment"
+        )
+    for name, row in list(unit.types.items()):
+        if dtype_of(name) is not None and not _is_main(user, row, source):
+            del unit.types[name]  # a library's `half_t`: what everybody knows it to be
     found = _live_definition(unit, user, source, function)
     where = _where(user, found.row, source)
     _refuse_unexported(found, where, function)
@@ -71,7 +83,7 @@ def same_signature(baseline: Signature, candidate: Signature) -> str | None:
     names = {p.name for p in ours}
     for number, (a, b) in enumerate(zip(ours, theirs, strict=False), start=1):
         swapped = b.name != a.name and b.name in names
-        if swapped or (a.dtype, a.pointer, a.const) != (b.dtype, b.pointer, b.const):
+        if swapped or _abi(a) != _abi(b):
             return f"parameter {number} is `{b.type} {b.name}`, the baseline has `{a.type} {a.name}`"
     if len(ours) != len(theirs):
         extra = (ours if len(ours) > len(theirs) else theirs)[min(len(ours), len(theirs))]
@@ -83,6 +95,11 @@ def same_signature(baseline: Signature, candidate: Signature) -> str | None:
     if baseline.returns != candidate.returns:
         return f"returns `{candidate.returns}`, the baseline returns `{baseline.returns}`"
     return None
+
+
+def _abi(parameter: Parameter) -> tuple[object, ...]:
+    value = None if parameter.pointer else passed_as(parameter.type, parameter.dtype)
+    return parameter.dtype, parameter.pointer, parameter.const, value
 
 
 def _live_definition(unit: Unit, user: UserText, source: Path, function: str) -> FunctionSyntax:
@@ -128,9 +145,17 @@ def _refuse_unexported(found: FunctionSyntax, where: str, function: str) -> None
         raise SourceError(
             f"{where}: {function} is in an unnamed namespace, so the library would not export it; move it out"
         )
-    if found.hidden:
+    if _HIDDEN.search(found.head):
         raise SourceError(
             f"{where}: {function} has hidden visibility, so the library would not export it; drop the attribute"
+        )
+    if _DEVICE.search(found.head) and not _HOST.search(found.head):
+        raise SourceError(
+            f"{where}: {function} runs on the GPU; rename it, and add a host function {function} that launches it"
+        )
+    if "__declspec" in found.head:
+        raise SourceError(
+            f"{where}: no compiler here knows `__declspec`; drop it, or give task.build.define: {{__declspec(x): ''}}"
         )
 
 
@@ -145,11 +170,10 @@ def _nothing_found(unit: Unit, user: UserText, source: Path, function: str) -> s
     for name, row in unit.templates:
         if name == function:
             return f'{head}; the one at {_where(user, row, source)} is a template: add an extern "C" function'
-    others = {f.name: f for f in unit.functions if f.defined and (f.c_linkage or f.name.lower() == function.lower())}
-    near = difflib.get_close_matches(function.lower(), [n.lower() for n in others], n=1, cutoff=0.0)
-    for name, f in others.items():
-        if name.lower() in near:
-            return f"{head}; found {name}() at {_where(user, f.row, source)}: rename it to {function}"
+    other = _other_entry(unit, function)
+    if other is not None:
+        remedy = "rename it to" if other.c_linkage else 'make it extern "C" and rename it to'
+        return f"{head}; found {other.name}() at {_where(user, other.row, source)}: {remedy} {function}"
     mentioned = _mention(source, function)
     if unit.first_error_row is not None:
         behind = f", and line {mentioned} that names it comes to nothing" if mentioned else ""
@@ -157,6 +181,17 @@ def _nothing_found(unit: Unit, user: UserText, source: Path, function: str) -> s
     if mentioned is not None:
         return f"{head}; line {mentioned} names it only in a comment, a string or a branch the preprocessor leaves out"
     return f'{head}; add extern "C" void {function}(...) {{ ... }}'
+
+
+def _other_entry(unit: Unit, function: str) -> FunctionSyntax | None:
+    """A host function that may be meant: the nearest name with C linkage, else one that is nearly the same."""
+    host = [f for f in unit.functions if f.defined and f.name != "main" and not _DEVICE.search(f.head)]
+    for candidates, cutoff in (([f for f in host if f.c_linkage], 0.0), (host, 0.7)):
+        named = {f.name.lower(): f for f in candidates}
+        near = difflib.get_close_matches(function.lower(), named, n=1, cutoff=cutoff)
+        if near:
+            return named[near[0]]
+    return None
 
 
 def _mention(source: Path, function: str) -> int | None:
@@ -168,9 +203,13 @@ def _mention(source: Path, function: str) -> int | None:
     return next((number for number, line in enumerate(lines, start=1) if call.search(line)), None)
 
 
+def _is_main(user: UserText, row: int, source: Path) -> bool:
+    return Path(user.origins[row].file).name == source.name
+
+
 def _where(user: UserText, row: int, source: Path) -> str:
     origin = user.origins[row]
-    return f"{source.name if Path(origin.file).name == source.name else origin.file}:{origin.line}"
+    return f"{source.name if _is_main(user, row, source) else origin.file}:{origin.line}"
 
 
 def _parameter_nodes(function: FunctionSyntax) -> list[tree_sitter.Node]:
@@ -192,8 +231,12 @@ def _parameters(function: FunctionSyntax, unit: Unit, where: str) -> Iterator[Pa
             resolved = _resolve(node, declarator, unit)
         except _Unbindable as error:
             raise SourceError(f"{at}: {error}") from error
-        if resolved.dtype == "void" and not resolved.pointers:
+        if resolved.name == STREAM and resolved.pointers:
+            raise SourceError(f"{at}: a pointer to a stream cannot be bound; take the stream itself")
+        if resolved.dtype == "void" and not resolved.pointers and resolved.name != STREAM:
             raise SourceError(f"{at}: a value of type void cannot be bound")
+        if not resolved.pointers and passed_as(resolved.name, resolved.dtype) is None:
+            raise SourceError(f"{at}: a value of type {resolved.name} cannot be passed; take a float or a pointer")
         if name is None:
             raise SourceError(f"{at} has no name; tensors, dims and scalars are bound by name: give it one")
         if text_of(name) in seen:
@@ -219,7 +262,7 @@ def _returns(function: FunctionSyntax, unit: Unit, where: str, name: str) -> Lit
     try:
         resolved = _resolve(spec, declarator, unit)
         if not function.pointers and not resolved.pointers:
-            if resolved.dtype == "void":
+            if resolved.name == "void":
                 return "void"
             if resolved.dtype == "int32":
                 return "int"
@@ -259,9 +302,6 @@ def _base(kind: tree_sitter.Node, unit: Unit, depth: int) -> _CType:
             raise _Unbindable(f"`{text_of(kind)}` cannot be bound; {_PASS}")
 
 
-_PASS = "pass pointers and scalars of built-in types"
-
-
 def _named(name: str, unit: Unit, depth: int) -> _CType:
     """A type by name: the file's own aliases come before the names everybody knows."""
     short = unscoped(name)
@@ -278,9 +318,12 @@ def _named(name: str, unit: Unit, depth: int) -> _CType:
         return resolved.pop()
     if name in unit.types:
         raise _Unbindable(f"`{name}` is a struct, class, union, enum or vector; {_PASS}")
-    if short == "cudaStream_t":
-        raise _Unbindable("a CUDA stream cannot be bound here; drop the parameter")
-    dtype = dtype_of(name)
+    if name in {STREAM, "CUstream"}:
+        return _CType(STREAM, "void", False, 0)
+    vector = vector_of(name)
+    dtype = vector[0] if vector else dtype_of(name)
+    if dtype is None and short.startswith("__nv_fp"):
+        raise _Unbindable(f"`{name}` has no element type of its own here; take its bytes as `unsigned char`")
     if dtype is None:
         raise _Unbindable(f"the type `{name}` is not known; {_PASS}")
     return _CType(short, dtype, False, 0)

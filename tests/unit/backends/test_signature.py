@@ -175,6 +175,17 @@ TYPES = {
     "const __nv_fp8_e4m3* q": "const __nv_fp8_e4m3* q:float8_e4m3",
     "__nv_fp8_e5m2* q": "__nv_fp8_e5m2* q:float8_e5m2",
     "const cutlass::half_t* h": "const half_t* h:float16",
+    "::cuda::std::int32_t n": "int32_t n:int32",
+    "half alpha": "half alpha:float16",
+    "__nv_bfloat16 alpha": "__nv_bfloat16 alpha:bfloat16",
+    "__nv_fp8_e4m3 alpha": "__nv_fp8_e4m3 alpha:float8_e4m3",
+    "const float4* v": "const float4* v:float32",
+    "uchar4* v": "uchar4* v:uint8",
+    "longlong2* v": "longlong2* v:int64",
+    "half2 *__restrict__ v": "half2* v:float16",
+    "__nv_fp8x4_e5m2* v": "__nv_fp8x4_e5m2* v:float8_e5m2",
+    "cudaStream_t stream": "cudaStream_t stream:void",
+    "const cudaStream_t stream = 0": "cudaStream_t stream:void",
 }
 
 
@@ -220,7 +231,11 @@ REFUSED = {
     "struct Args a": "`struct Args` cannot be bound",
     "enum Mode m": "`enum Mode` cannot be bound",
     "Matrix* m": "the type `Matrix` is not known",
-    "cudaStream_t stream": "CUDA stream",
+    "cudaStream_t* stream": "a pointer to a stream cannot be bound; take the stream itself",
+    "float4 v": "a value of type float4 cannot be passed; take a float or a pointer",
+    "cutlass::half_t h": "a value of type half_t cannot be passed",
+    "cutlass::tfloat32_t x": "a value of type tfloat32_t cannot be passed",
+    "const __nv_fp4_e2m1* q": "take its bytes as `unsigned char`",
     "long double x": "`long double` cannot be bound",
     "unsigned __int128 x": "cannot be bound",
     "auto x": "`auto` cannot be bound",
@@ -325,7 +340,7 @@ NOTHING = {
     '// extern "C" void solve(float* A) {}\nint x;': r"line 1 names it only in a comment",
     '#if 0\nextern "C" void solve(float* A) {}\n#endif': r"line 2 names it only in a comment, a string or a branch",
     'extern "C" void solution(float* A) {}': r"found solution\(\) at kernel\.cpp:1: rename it to solve",
-    "void Solve(float* A) {}": r"found Solve\(\) at kernel\.cpp:1: rename it to solve",
+    "void Solve(float* A) {}": r'found Solve\(\) at kernel\.cpp:1: make it extern "C" and rename it to solve',
     'extern "C" void solve(float* A);': r"kernel\.cpp:1 only declares it",
     "template <class T> void solve(T* A) {}": r"kernel\.cpp:1 is a template",
     "namespace a { void solve(float* A) {} }": r"kernel\.cpp:1 is in a namespace",
@@ -344,7 +359,7 @@ def test_nothing_found_says_what_is_there_instead(text: str, tmp_path: Path) -> 
 
 def test_text_that_is_not_cpp_says_where(tmp_path: Path) -> None:
     """A Python-style heading before the kernel: the compiler would fail later, the parser must not run away."""
-    with pytest.raises(SourceError, match=r"stops being C\+\+ at kernel\.cpp:1, and line 4"):
+    with pytest.raises(SourceError, match=r"kernel\.cpp:1: a quote is opened here and not closed, .* a comment$"):
         read(tmp_path, '"""\nGray scale \\\n"""\nextern "C" void solve(unsigned char* image, int width) {\n}\n')
 
 
