@@ -173,6 +173,8 @@ class Timing:
         overhead_ms: what an empty `solve` takes on that clock (already taken off).
         outside_ms: time per call by the controller's clock (slope of N and 2N calls), or None.
         l2: `cold` or `hot`.
+        event_ms: on a GPU the median up to where the default stream ended, less the same for an empty `solve`: work on
+            other streams is not in it. On a CPU the median again.
     """
 
     median_ms: float
@@ -181,6 +183,7 @@ class Timing:
     overhead_ms: float
     outside_ms: float | None
     l2: Literal["cold", "hot"]
+    event_ms: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,15 +1,13 @@
 """Memory that the oracle and one worker share: slots of guarded tensors.
 
 A slot holds every tensor of a case. Each tensor ends as near to the end of its last page as its 64-byte alignment
-allows; the rest of the page is random guard bytes, and in the worker the page after it cannot be touched at all. The
-bytes before it are guarded too.
+allows; the rest of the page is random guard bytes, and in a worker on the host the page after it cannot be touched at
+all. The bytes before it are guarded too.
 """
 
 from __future__ import annotations
 
-import ctypes
 import mmap
-import os
 import random
 import struct
 from collections.abc import Mapping, Sequence
@@ -17,15 +15,15 @@ from dataclasses import dataclass
 
 import torch
 
-from profiling import device
+from profiling.device import memory_available as _memory_available
+from profiling.device import memory_total as _memory_total
 from profiling.harness import protocol
+from profiling.harness.memory import Device
 from profiling.types import Case, Scalar, TaskError, Tensor
 
 PAGE = mmap.PAGESIZE
 _ALIGN = 64
 _POOL_BYTES = 8 << 20
-_libc = ctypes.CDLL(None)
-_libc.memcmp.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,20 +46,25 @@ class Layout:
     slot_bytes: int
 
     @classmethod
-    def of(cls, case: Case) -> Layout:
+    def of(cls, case: Case, align: int = _ALIGN, gap: int = PAGE) -> Layout:
         """Lay a case out.
+
+        Args:
+            case: whose tensors are placed.
+            align: bytes that each is aligned to.
+            gap: bytes before, between and after them that nobody may touch.
 
         Raises:
             TaskError: a tensor's dtype is unknown to torch.
         """
         places = []
-        at = PAGE
+        at = gap
         for tensor in case.tensors:
             size = tensor.elements * torch_dtype(tensor.dtype).itemsize
-            pages = -(-(size + 2 * _ALIGN) // PAGE) * PAGE
-            offset = at + (pages - size) // _ALIGN * _ALIGN
+            pages = -(-(size + 2 * align) // PAGE) * PAGE
+            offset = at + (pages - size) // align * align
             places.append(Place(tensor, at, offset, size, at + pages))
-            at += pages + PAGE
+            at += pages + gap
         return cls(case, tuple(places), at)
 
     def setup(self, token: int, slots: int, cores: Sequence[int]) -> bytes:
@@ -95,12 +98,12 @@ def scalar_word(scalar: Scalar) -> int:
 
 def memory_available() -> int:
     """Bytes that could be allocated now, the cgroup's limit included. Raises OSError where that cannot be read."""
-    return _known(device.memory_available())
+    return _known(_memory_available())
 
 
 def memory_total() -> int:
     """Bytes of memory that this process may use at most. Raises OSError where that cannot be read."""
-    return _known(device.memory_total())
+    return _known(_memory_total())
 
 
 def _known(size: int | None) -> int:
@@ -112,7 +115,7 @@ def _known(size: int | None) -> int:
 def out_of_memory(error: BaseException) -> bool:
     """Whether no memory was to be had; torch says so in a RuntimeError like any other."""
     text = str(error)
-    told = "not enough memory" in text or "allocate memory" in text
+    told = "not enough memory" in text or "allocate memory" in text or "out of memory" in text
     return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and told)
 
 
@@ -121,7 +124,8 @@ class RandomBytes:
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
-        self._pool = torch.frombuffer(bytearray(rng.randbytes(_POOL_BYTES)), dtype=torch.uint8)
+        pool = torch.frombuffer(bytearray(rng.randbytes(_POOL_BYTES)), dtype=torch.uint8)
+        self._pool = pool.to(torch.get_default_device())
 
     def fill(self, target: torch.Tensor) -> None:
         """Fill a byte tensor."""
@@ -136,18 +140,20 @@ class RandomBytes:
 class Arena:
     """The oracle's side of the shared slots. `fd` is the memory file that the worker maps."""
 
-    def __init__(self, layout: Layout, slots: int, noise: RandomBytes) -> None:
+    def __init__(self, layout: Layout, slots: int, noise: RandomBytes, device: Device) -> None:
         self.layout = layout
         self.slots = slots
         self._noise = noise
-        self.fd = os.memfd_create("roofclimb-arena", os.MFD_CLOEXEC)
-        os.ftruncate(self.fd, slots * layout.slot_bytes)
-        self._bytes = torch.frombuffer(mmap.mmap(self.fd, slots * layout.slot_bytes), dtype=torch.uint8)
+        self._device = device
+        self._memory = device.allocate(slots * layout.slot_bytes)
+        self.fd = self._memory.fd
+        self._bytes = self._memory.bytes
         self._kept: list[dict[str, torch.Tensor]] = [{} for _ in range(slots)]
 
     def close(self) -> None:
-        """Give the memory file up; the mapping goes with the last tensor that looks into it."""
-        os.close(self.fd)
+        """Give the memory up."""
+        del self._bytes
+        self._memory.close()
 
     def stage(self, slot: int, inputs: Mapping[str, torch.Tensor]) -> None:
         """Write a call's inputs, poison its outputs and draw new guards. `inputs` are kept for `damage`."""
@@ -171,12 +177,12 @@ class Arena:
         for place in self.layout.places:
             name = place.tensor.name
             for side, guard in self._guards(slot, place):
-                at = _first_difference(guard, kept[f"{side} {name}"])
+                at = self._device.first_difference(guard, kept[f"{side} {name}"])
                 if at is not None:
                     where = f"{at + 1} bytes after the end of" if side == "after" else f"{len(guard) - at} bytes before"
                     return f"wrote out of bounds: {where} {name}"
             if place.tensor.role == "in":
-                at = _first_difference(self._data(slot, place), kept[name])
+                at = self._device.first_difference(self._data(slot, place), kept[name])
                 if at is not None:
                     width = place.size // max(1, place.tensor.elements)
                     return f"changed its input {name}{list(index_of(at // width, place.tensor.shape))}"
@@ -197,7 +203,7 @@ class Arena:
     def image(self, slot: int) -> bytes:
         """The slot's bytes."""
         start = slot * self.layout.slot_bytes
-        return bytes(self._bytes[start : start + self.layout.slot_bytes].numpy())
+        return bytes(self._bytes[start : start + self.layout.slot_bytes].cpu().numpy())
 
     def _data(self, slot: int, place: Place) -> torch.Tensor:
         start = slot * self.layout.slot_bytes + place.offset
@@ -217,10 +223,3 @@ def index_of(flat: int, shape: tuple[int, ...]) -> tuple[int, ...]:
         index.append(flat % extent)
         flat //= extent
     return tuple(reversed(index))
-
-
-def _first_difference(a: torch.Tensor, b: torch.Tensor) -> int | None:
-    """Position of the first unequal byte of two byte tensors of one length."""
-    if _libc.memcmp(a.data_ptr(), b.data_ptr(), a.numel()) == 0:
-        return None
-    return int(torch.nonzero(a != b)[0])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,15 +11,16 @@ from types import TracebackType
 import torch
 
 from profiling.device import pinned_cores
-from profiling.harness.arena import Arena, Layout, RandomBytes, memory_available
+from profiling.harness.arena import Arena, Layout, RandomBytes
 from profiling.harness.inputs import Draw, InputMaker, Pools
+from profiling.harness.launcher import Launcher
+from profiling.harness.memory import Device
 from profiling.harness.reference import Reference
 from profiling.harness.worker import CandidateFailure, Worker
 from profiling.types import Case, Limits, Problem, TaskError, Tolerance
 
-_ARENA_BYTES = 1 << 30
-_RING_BYTES = 64 << 20  # more slots than this only cost memory
 _RING_SLOTS = 256
+_GPU_WORKER_CORES = 8
 _MARGIN_S = 60.0  # on top of a worker's own limit, which we watch ourselves
 
 
@@ -32,8 +32,9 @@ class Rig:
         problem: the task.
         reference: its reference, or None.
         tolerance: in force, None without a reference.
-        runner, empty: native parts.
-        flush: puts a range (address, bytes) out of the caches.
+        empty: a kernel that does nothing.
+        device: where the tensors lie.
+        launcher: starts workers.
         limits: around each worker.
         cores: that workers run on.
         noise, pools: secret bytes and numbers.
@@ -44,9 +45,9 @@ class Rig:
     problem: Problem
     reference: Reference | None
     tolerance: Tolerance | None
-    runner: Path
     empty: Path
-    flush: Callable[[int, int], None]
+    device: Device
+    launcher: Launcher
     limits: Limits
     cores: tuple[int, ...]
     noise: RandomBytes
@@ -61,11 +62,12 @@ class Rig:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One call: what made its inputs, what it is called in reasons, its time, its outputs in our own memory."""
+    """One call: what made its inputs, what it is called in reasons, its times, its outputs in our own memory."""
 
     draw: Draw
     where: str
     nanoseconds: int
+    event_ns: int
     outputs: Mapping[str, torch.Tensor]
 
 
@@ -83,41 +85,38 @@ class Frame:
         return sum(r.nanoseconds for r in self.records)
 
 
-def load_flush(library: Path) -> Callable[[int, int], None]:
-    """The native cache flush."""
-    function = ctypes.CDLL(str(library)).flush_range
-    function.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
-    function.restype = None
-    return lambda address, size: function(address, size)
-
-
-def worker_cores(threads: int) -> tuple[int, ...]:
+def worker_cores(threads: int, device: Device) -> tuple[int, ...]:
     """The cores that workers are pinned to: those that the ceilings were measured on.
+
+    A kernel on a GPU is not measured on cores: its worker, with the driver's threads, may use all but the first.
 
     Raises:
         TaskError: there are not that many.
     """
+    if device.one_by_one:
+        allowed = sorted(os.sched_getaffinity(0))
+        return tuple(allowed[1:] or allowed)[:_GPU_WORKER_CORES]
     try:
         return pinned_cores(threads)
     except ValueError as error:
         raise TaskError(str(error)) from None
 
 
-def plan_slots(layout: Layout) -> int:
+def plan_slots(layout: Layout, device: Device) -> int:
     """How many slots an arena gets: two or more where memory allows.
 
     Raises:
         TaskError: not even one call's data, its float64 copies and its outputs fit in memory.
     """
     copies = 4 * 8 * sum(t.elements for t in layout.case.tensors)
-    need, have = layout.slot_bytes + copies, memory_available()
+    need, have = layout.slot_bytes + copies, device.available()
     if need > have:
         raise TaskError(
             f"dims {dict(layout.case.dims)}: one call and its check needs {need / 2**30:.1f} GiB, "
             f"have {have / 2**30:.1f} GiB: use smaller dims"
         )
-    wanted = max(2, min(_RING_SLOTS, _RING_BYTES // layout.slot_bytes))
-    budget = min(_ARENA_BYTES, (have - copies) // 2)
+    wanted = max(2, min(_RING_SLOTS, device.ring_bytes // layout.slot_bytes))
+    budget = min(device.arena_bytes, (have - copies) // 2)
     return max(1, min(wanted, budget // layout.slot_bytes))
 
 
@@ -137,12 +136,12 @@ class Bench:
 
     def __init__(self, rig: Rig, artifact: Path, case: Case, slots: int | None = None) -> None:
         self._rig = rig
-        layout = Layout.of(case)
-        planned = plan_slots(layout)
+        layout = Layout.of(case, rig.device.align, rig.device.gap)
+        planned = plan_slots(layout, rig.device)
         self.slots = min(planned, slots) if slots else planned
-        self._arena = Arena(layout, self.slots, rig.noise)
+        self._arena = Arena(layout, self.slots, rig.noise, rig.device)
         try:
-            self._worker = Worker(rig.runner, artifact, self._arena, rig.cores, rig.limits)
+            self._worker = Worker(rig.launcher, artifact, self._arena, rig.cores, rig.limits)
         except BaseException:
             self._arena.close()
             raise
@@ -181,9 +180,8 @@ class Bench:
         for slot, (_, inputs) in enumerate(draws):
             self._arena.stage(slot, inputs)
         if cold:
-            for slot in range(len(draws)):
-                for address, size in self._arena.ranges(slot):
-                    self._rig.flush(address, size)
+            self._rig.device.flush([r for slot in range(len(draws)) for r in self._arena.ranges(slot)])
+        self._rig.device.settle()
         where = labels[0] if len(labels) == 1 else f"{labels[0]} to {labels[-1]}"
         count = len(draws)
         self._rig.phase("worker", self._rig.limits.call_s * count + _MARGIN_S)
@@ -194,7 +192,8 @@ class Bench:
             if damage is not None:
                 raise CandidateFailure(f"{damage} in {labels[slot]}")
             call = reply.calls[slot]
-            records.append(Record(draw, labels[slot], call.nanoseconds, self._arena.outputs(slot)))
+            outputs = self._arena.outputs(slot)
+            records.append(Record(draw, labels[slot], call.nanoseconds, call.event_nanoseconds, outputs))
         return Frame(tuple(records), reply.outside_ns, reply.waited_ns)
 
     def rerun(self, count: int, where: str) -> tuple[int, int]:

@@ -58,6 +58,7 @@ class Harness:
         settings: how to measure.
         limits: around each worker.
         cache: folder for the harness's own builds and, while it is open, staged data.
+        environment: what workers see beside the usual (where the CUDA run-time lies).
         stopped: asked while another run times: True ends the wait with an InterruptedError.
         waiting: called once when that wait has lasted 2 s; None prints a line to standard error.
 
@@ -74,6 +75,7 @@ class Harness:
         limits: Limits,
         cache: Path,
         *,
+        environment: Mapping[str, str] | None = None,
         stopped: Callable[[], bool] | None = None,
         waiting: Callable[[], None] | None = None,
     ) -> None:
@@ -84,10 +86,12 @@ class Harness:
         self._scratch: Path | None = None
         self._held = ExitStack()  # the scratch folder, until `close`
         self._bundle: Path | None = None
-        self._oracle = _OracleProcess()
+        visible = {"CUDA_VISIBLE_DEVICES": problem.gpu or ""}
+        self._oracle = _OracleProcess(visible)
+        self._environment = {**(environment or {}), **visible}
         try:
             self._scratch = self._held.enter_context(private_folder(cache, "harness-"))
-            self._native: Native = build_native(problem.signature, cache)
+            self._native: Native = build_native(problem.signature, cache, gpu=problem.gpu is not None)
             opened = self._oracle.ask(
                 wire.Open(
                     problem=_absolute(problem),
@@ -96,6 +100,7 @@ class Harness:
                     runner=self._native.runner,
                     empty=self._native.empty,
                     flush=self._native.flush,
+                    environment=self._environment,
                 )
             )
             if not isinstance(opened, wire.Opened):
@@ -201,13 +206,29 @@ class Harness:
 
         What counts from outside (perf) may start it; a tool that the kernel runs in goes in by `walled.under_tool`.
         """
+        return walled.solo_command(self._native.runner, self._staged(), artifact.absolute())
+
+    def profiled_command(self, artifact: Path) -> list[str]:
+        """A command that makes one call of `solve` on a GPU between a profiler's marks. Lives as long as this.
+
+        It runs in `profiled_environment`. Its data are inputs alone, never an answer.
+        """
+        assert self._problem.gpu is not None
+        runner = str(self._native.runner)
+        return [runner, "--profiled", str(self._staged()), str(artifact.absolute()), self._problem.gpu]
+
+    def profiled_environment(self) -> Mapping[str, str]:
+        """What a profiled command needs of the environment."""
+        return self._environment
+
+    def _staged(self) -> Path:
         assert self._scratch is not None
         if self._bundle is None:
             bundle = self._scratch / "call.bin"
             if not isinstance(self._oracle.ask(wire.Stage(target=bundle)), wire.Staged):
                 raise HarnessFault("the oracle gave no proper answer to `stage`")
             self._bundle = bundle
-        return walled.solo_command(self._native.runner, self._bundle, artifact.absolute())
+        return self._bundle
 
     def empty_command(self) -> list[str]:
         """The same for a `solve` that does nothing: what is to be taken off."""
@@ -227,13 +248,13 @@ def _absolute(problem: Problem) -> Problem:
 class _OracleProcess:
     """The oracle behind its pipes."""
 
-    def __init__(self) -> None:
+    def __init__(self, environment: Mapping[str, str]) -> None:
         self._process = subprocess.Popen(
             [sys.executable, "-c", _SERVE],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=clean_environment({"PYTHONPATH": str(_ROOT), **_ORACLE_ENVIRONMENT}),
+            env=clean_environment({"PYTHONPATH": str(_ROOT), **_ORACLE_ENVIRONMENT, **environment}),
             start_new_session=True,
         )
         self._lines: queue.Queue[bytes] = queue.Queue()

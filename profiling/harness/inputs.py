@@ -104,7 +104,7 @@ class Pools:
     """Secret normal and uniform numbers, drawn once."""
 
     def __init__(self, rng: random.Random) -> None:
-        generator = torch.Generator().manual_seed(rng.getrandbits(63))
+        generator = torch.Generator(torch.get_default_device()).manual_seed(rng.getrandbits(63))
         self._normal = torch.randn(_POOL, generator=generator)
         self._uniform = torch.rand(_POOL, generator=generator)
 
@@ -143,4 +143,4 @@ def _fitting(tensor: Tensor, value: object) -> torch.Tensor:
         raise TaskError(f"inputs(): {tensor.name} is no array: {error}") from error
     if made.numel() != tensor.elements:
         raise TaskError(f"inputs(): {tensor.name} has shape {list(made.shape)}, the task says {list(tensor.shape)}")
-    return made.detach().to(torch_dtype(tensor.dtype)).contiguous().view(tensor.shape)
+    return made.detach().to(torch.get_default_device(), torch_dtype(tensor.dtype)).contiguous().view(tensor.shape)

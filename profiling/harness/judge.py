@@ -1,4 +1,4 @@
-"""Whether an output is right. Works through a tensor in pieces that fit the cache."""
+"""Whether an output is right. On the host a tensor is worked through in pieces that fit the cache."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from profiling.harness.reference import widened
 from profiling.types import Case, Tensor, Tolerance
 
 _PIECE = 1 << 16
+_GPU_PIECE = 1 << 28  # only memory bounds it there
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +109,9 @@ def _inexact(tensor: Tensor, error: float, baseline: Exactness, tolerance: Toler
 def _compare(output: torch.Tensor, expected: torch.Tensor, tolerance: Tolerance) -> _Sums:
     sums = _Sums()
     flat, wanted = output.reshape(-1), expected.reshape(-1)
-    for at in range(0, flat.numel(), _PIECE):
-        piece, ref = flat[at : at + _PIECE], wanted[at : at + _PIECE]
+    length = _GPU_PIECE if flat.is_cuda else _PIECE
+    for at in range(0, flat.numel(), length):
+        piece, ref = flat[at : at + length], wanted[at : at + length]
         bad = _floats(piece, ref, tolerance, sums) if piece.dtype.is_floating_point else _integers(piece, ref, sums)
         if sums.first is None and bool(bad.any()):
             sums.first = at + int(torch.nonzero(bad)[0])

@@ -10,6 +10,8 @@ from backends.types import ToolchainError
 
 # The candidate comes over as a file in memory, of this name (profiling/native/walls.cpp).
 _CANDIDATE = "/memfd:candidate"
+# What the NVIDIA driver and the CUDA run-time bring along; mathematics libraries are not among it.
+_CUDA = ("libcuda.", "libcudart.", "libnvidia-")
 
 
 class Mappings:
@@ -50,4 +52,5 @@ def executable_files(pid: int) -> frozenset[str]:
 
 
 def _is_foreign(path: str) -> bool:
-    return not path.startswith(_CANDIDATE) and not is_runtime(path.removesuffix(" (deleted)").rpartition("/")[2])
+    name = path.removesuffix(" (deleted)").rpartition("/")[2]
+    return not path.startswith((_CANDIDATE, "/dev/nvidia")) and not is_runtime(name) and not name.startswith(_CUDA)

@@ -18,9 +18,11 @@ from pathlib import Path
 from typing import TextIO
 
 from profiling.harness import wire
-from profiling.harness.arena import RandomBytes, out_of_memory
-from profiling.harness.bench import Bench, Rig, load_flush, worker_cores
+from profiling.harness.arena import RandomBytes, memory_available, out_of_memory
+from profiling.harness.bench import Bench, Rig, worker_cores
 from profiling.harness.inputs import Draw, Pools
+from profiling.harness.launcher import NativeLauncher
+from profiling.harness.memory import Gpu, Host
 from profiling.harness.reference import Reference
 from profiling.harness.task_check import check_task
 from profiling.harness.timing import Timer
@@ -81,6 +83,8 @@ class Oracle:
         settings: MeasureSettings = request.settings
         seeded = random.Random(settings.seed) if settings.seed is not None else random.Random(secrets.randbits(256))
         self._settings, self._rng = settings, seeded
+        gpu = request.problem.gpu
+        device = Host(request.flush, memory_available) if gpu is None else Gpu(gpu)
         reference = None
         if request.problem.reference is not None:
             limit_s = _REFERENCE_LIMITS * request.limits.call_s
@@ -96,11 +100,11 @@ class Oracle:
             problem=request.problem,
             reference=reference,
             tolerance=tolerance,
-            runner=request.runner,
             empty=request.empty,
-            flush=load_flush(request.flush),
+            device=device,
+            launcher=NativeLauncher(request.runner, request.environment),
             limits=request.limits,
-            cores=worker_cores(settings.threads),
+            cores=worker_cores(settings.threads, device),
             noise=RandomBytes(seeded),
             pools=Pools(seeded),
             seed=lambda: seeded.getrandbits(63),

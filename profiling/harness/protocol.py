@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 MAX_SLOTS = 1024
-MAX_FRAME = 24 + 16 * MAX_SLOTS
+MAX_FRAME = 24 + 24 * MAX_SLOTS  # of a `Done`
 _MAGIC = 0x31464352
 _SETUP, _HELLO, _LOAD, _LOADED, _RUN, _DONE = range(1, 7)
 _HEAD = struct.Struct("=IIQ")
+_CALL = struct.Struct("=qqq")
 LAYERS = ("network", "ipc", "pid", "mount", "user", "seccomp")
 
 
@@ -20,10 +21,14 @@ class BadFrame(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call by the worker's clock, and what `solve` returned (0 where it returns nothing)."""
+    """One call by the worker's clock, and what `solve` returned (0 where it returns nothing).
+
+    On a GPU the time ends with a device-wide synchronisation, `event_nanoseconds` where the default stream ended.
+    """
 
     nanoseconds: int
     code: int
+    event_nanoseconds: int
 
 
 def setup_frame(
@@ -60,10 +65,10 @@ def read_loaded(frame: bytes, token: int) -> str | None:
 
 def read_done(frame: bytes, token: int, count: int) -> list[Call]:
     """The calls of a run."""
-    body = _body(frame, _DONE, token, 8 + 16 * count)
+    body = _body(frame, _DONE, token, 8 + _CALL.size * count)
     if struct.unpack_from("=Q", body)[0] != count:
         raise BadFrame("a reply for another number of calls")
-    return [Call(*struct.unpack_from("=qq", body, 8 + 16 * i)) for i in range(count)]
+    return [Call(*_CALL.unpack_from(body, 8 + _CALL.size * i)) for i in range(count)]
 
 
 def _body(frame: bytes, kind: int, token: int, size: int) -> bytes:

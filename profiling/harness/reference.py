@@ -19,6 +19,7 @@ from profiling.types import Case, TaskError, Tensor, Tolerance
 
 _SENTINEL = 0x7FF8_5AFE_C0DE_D00D  # a quiet NaN with a payload that no arithmetic makes
 _OWN_S = 120.0  # no step of our own, between two calls into the module, takes as long
+_GPU_CALLS, _GPU_WARM = 23, 3
 _TELLING_BITS = 64  # of random filling that stay as they were only if nothing was written
 _NO_MATH = (torch.uint16, torch.uint32, torch.uint64)
 
@@ -117,23 +118,39 @@ class Reference:
                 self._check_written(tensor, result[name], before.get(name))
         return result
 
-    def time_ms(self, case: Case, inputs: Mapping[str, torch.Tensor], threads: int) -> float | None:
-        """Median of three calls in the declared types, None where the reference cannot run in them."""
+    def time_ms(
+        self, case: Case, inputs: Mapping[str, torch.Tensor], threads: int, flush: Callable[[], None]
+    ) -> float | None:
+        """Median time of a call in the declared types, None where the reference cannot run in them.
+
+        On a GPU the caches are flushed before each call, as for kernels, and the GPU's own clock is read.
+        """
         before = torch.get_num_threads()
         torch.set_num_threads(threads)
         try:
             arguments, _ = self._arguments(case, inputs, own_types=True)
             accepted = self._accepted(arguments)
-            times = []
-            for _ in range(4):
-                start = time.perf_counter_ns()
-                self._guarded("raised", lambda: self._function(**accepted))
-                times.append((time.perf_counter_ns() - start) / 1e6)
-            return median(times[1:])
+            if torch.get_default_device().type == "cuda":
+                return median([self._cuda_ms(accepted, flush) for _ in range(_GPU_CALLS)][_GPU_WARM:])
+            return median([self._host_ms(accepted) for _ in range(4)][1:])
         except TaskError:
             return None
         finally:
             torch.set_num_threads(before)
+
+    def _host_ms(self, accepted: Mapping[str, torch.Tensor]) -> float:
+        start = time.perf_counter_ns()
+        self._guarded("raised", lambda: self._function(**accepted))
+        return (time.perf_counter_ns() - start) / 1e6
+
+    def _cuda_ms(self, accepted: Mapping[str, torch.Tensor], flush: Callable[[], None]) -> float:
+        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        flush()
+        start.record()
+        self._guarded("raised", lambda: self._function(**accepted))
+        end.record()
+        end.synchronize()
+        return float(start.elapsed_time(end))
 
     def _arguments(
         self, case: Case, inputs: Mapping[str, torch.Tensor], *, own_types: bool
@@ -196,7 +213,7 @@ class Reference:
                 f"{self._name}: reference() returned {tensor.name} with shape {list(made.shape)}, "
                 f"the task says {list(tensor.shape)}"
             )
-        return made.detach().to(dtype).reshape(tensor.shape)
+        return made.detach().to(torch.get_default_device(), dtype).reshape(tensor.shape)
 
     def _check_written(self, tensor: Tensor, value: torch.Tensor, before: torch.Tensor | None) -> None:
         if before is None:

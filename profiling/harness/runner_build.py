@@ -25,15 +25,18 @@ _SCALAR_C = {
 
 @dataclass(frozen=True, slots=True)
 class Native:
-    """Paths of the built parts. `empty` is a shared library whose `solve` does nothing."""
+    """Paths of the built parts. `empty` is a shared library whose `solve` does nothing.
+
+    For a GPU the runner talks to the driver, and needs no CUDA toolkit to be built.
+    """
 
     runner: Path
     empty: Path
     flush: Path
 
 
-def build_native(signature: Signature, cache: Path) -> Native:
-    """Build, or find in `cache`, what runs candidates of this signature.
+def build_native(signature: Signature, cache: Path, *, gpu: bool = False) -> Native:
+    """Build, or find in `cache`, what runs candidates of this signature, on a GPU or on the host.
 
     Raises:
         TaskError: a by-value parameter has a type that no C++ caller can pass.
@@ -41,12 +44,12 @@ def build_native(signature: Signature, cache: Path) -> Native:
         HarnessFault: the compiler rejects our own sources.
     """
     stub = stub_source(signature)
-    sources = {name: (_NATIVE / name).read_text() for name in ("runner.cpp", "walls.cpp", "walls.h", "protocol.h")}
+    units = ("runner.cpp", "walls.cpp", *(("gpu.cpp",) if gpu else ()))
+    sources = {name: (_NATIVE / name).read_text() for name in (*units, "walls.h", "protocol.h", "gpu.h")}
+    flags = ("-Wl,-z,relro,-z,now", "-ldl", *(("-DROOFCLIMB_GPU",) if gpu else ()))
     build = _Builder(find_compiler(), cache)
     return Native(
-        runner=build(
-            "runner", {**sources, "stub.h": stub}, ("runner.cpp", "walls.cpp"), ("-Wl,-z,relro,-z,now", "-ldl")
-        ),
+        runner=build("runner", {**sources, "stub.h": stub}, units, flags),
         empty=build("empty.so", {"empty.cpp": empty_source(signature)}, ("empty.cpp",), ("-shared", "-fPIC")),
         flush=build(
             "flush.so", {"flush.cpp": (_NATIVE / "flush.cpp").read_text()}, ("flush.cpp",), ("-shared", "-fPIC")

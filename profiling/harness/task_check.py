@@ -35,7 +35,8 @@ def check_task(verifier: Verifier, baseline: Path, threads: int) -> TaskCheck:
     if rig.reference is not None:
         rejected = _try_wrong_answers(verifier, case)
         flops, moved = rig.reference.work("flops", case), rig.reference.work("bytes", case)
-        reference_ms = rig.reference.time_ms(case, rig.inputs(case).make(Draw(rig.seed(), "declared")), threads)
+        inputs = rig.inputs(case).make(Draw(rig.seed(), "declared"))
+        reference_ms = rig.reference.time_ms(case, inputs, threads, lambda: rig.device.flush(()))
     dropped = _measure_baseline(verifier, baseline)
     return TaskCheck(rejected, tuple(dropped), reference_ms, flops, moved, rig.tolerance)
 

@@ -27,7 +27,6 @@ _ROUND_CALLS = 64
 _EMPTY_FRAMES = 15
 _WARM_WALL = 4.0  # a warm-up of `warmup_ms` takes at most this many times as long by the wall clock
 _MAX_SAMPLES = 512
-_KEPT_BYTES = 1 << 30
 _MIN_BLOCKS = 5
 _MAX_BLOCKS = 60
 
@@ -65,9 +64,8 @@ class Timer:
                     calls = _Calls(bench, self.rig, records, sum(len(f.own_ns) for f in frames))
                     call_ns = self._warm_up(calls)
                     if not frames:
-                        per_frame = _calls_for(_FRAME_NS, call_ns, bench.slots)
-                        most = min(_ROUND_CALLS, bench.slots // 2)
-                        rounds = self._rounds(calls, _calls_for(_ROUND_NS, call_ns, most))
+                        per_frame = self._per_frame(_FRAME_NS, call_ns, bench.slots)
+                        rounds = self._rounds(calls, self._round_calls(call_ns, bench.slots))
                     done = self._sample(calls, per_frame, frames, start)
             except CandidateFailure as error:
                 case = self.rig.problem.timed
@@ -97,6 +95,10 @@ class Timer:
             call_ns = own / count
         return call_ns
 
+    def _per_frame(self, target_ns: float, call_ns: float, slots: int) -> int:
+        """Calls of one timed frame: of one where the caches must be flushed for each call."""
+        return 1 if self.rig.device.one_by_one else _calls_for(target_ns, call_ns, slots)
+
     def _rounds(self, calls: _Calls, n: int) -> tuple[Round, ...]:
         """Unflushed frames of n and 2n calls; none where two calls do not fit."""
         if calls.bench.slots < 2:
@@ -109,6 +111,10 @@ class Timer:
                 Round(n=n, own_n=one.own_ns, outside_n=one.outside_ns, own_2n=two.own_ns, outside_2n=two.outside_ns)
             )
         return tuple(rounds)
+
+    @staticmethod
+    def _round_calls(call_ns: float, slots: int) -> int:
+        return _calls_for(_ROUND_NS, call_ns, min(_ROUND_CALLS, slots // 2))
 
     def _sample(self, calls: _Calls, per_frame: int, frames: list[FrameTimes], start: float) -> bool:
         """Sample into `frames`; False when what we keep grew too big, and another worker has to go on."""
@@ -125,7 +131,7 @@ class Timer:
                     or spent_s >= 3 * self.settings.min_time_s
                 ):
                     return True
-            if calls.kept_bytes > _KEPT_BYTES:
+            if calls.kept_bytes > self.rig.device.kept_bytes:
                 return False
 
     def empty(self, per_frame: int, n: int) -> Times:
@@ -144,23 +150,27 @@ class Timer:
     def compare(self, a: Path, b: Path, rng: random.Random) -> Compared:
         """Interleave two kernels over fresh pairs of workers."""
         pairs: list[tuple[Block, ...]] = []
+        rounds: Rounds = ((), ())
         per_frame = 1
-        for _ in range(self.settings.pairs):
+        for number in range(self.settings.pairs):
             kept: tuple[list[Record], list[Record]] = ([], [])
             at = _Turn()
             try:
-                per_frame, blocks = self._pair(a, b, kept, rng, at)
+                per_frame, blocks, batches = self._pair(a, b, kept, rng, at, batched=number == 0)
             except CandidateFailure as error:
                 return Compared(pairs=(), empty=None, failure=f"{at.name}: {described(error)}")
             failure = self._judge_pair(kept)
             if failure:
                 return Compared(pairs=(), empty=None, failure=failure)
             pairs.append(tuple(blocks))
-        return Compared(pairs=tuple(pairs), empty=self.empty(per_frame, 1), failure=None)
+            rounds = batches or rounds
+        n = max((r.n for side in rounds for r in side), default=1)
+        return Compared(pairs=tuple(pairs), rounds=rounds, empty=self.empty(per_frame, n), failure=None)
 
     def _pair(
-        self, a: Path, b: Path, kept: tuple[list[Record], list[Record]], rng: random.Random, at: _Turn
-    ) -> tuple[int, list[Block]]:
+        self, a: Path, b: Path, kept: tuple[list[Record], list[Record]], rng: random.Random, at: _Turn, *, batched: bool
+    ) -> tuple[int, list[Block], Rounds | None]:
+        """One pair of workers: calls a frame, blocks and, where frames are too short for the outside clock, batches."""
         start = time.monotonic()
         case = self.rig.problem.timed
         blocks: list[Block] = []
@@ -173,10 +183,18 @@ class Timer:
                 call_a = self._warm_up(sides[0])
                 at.name = "b"
                 call_b = self._warm_up(sides[1])
-                per_frame = _calls_for(_BLOCK_NS, min(call_a, call_b), min(bench_a.slots, bench_b.slots))
+                per_frame = self._per_frame(_BLOCK_NS, min(call_a, call_b), min(bench_a.slots, bench_b.slots))
+                rounds = None
+                if self.rig.device.one_by_one and batched:
+                    n = self._round_calls(min(call_a, call_b), min(bench_a.slots, bench_b.slots))
+                    rounds = (self._batches(sides, 0, n, at), self._batches(sides, 1, n, at))
                 while not self._enough(blocks, start, per_frame, sides):
                     blocks.append(self._block(sides, per_frame, rng, at))
-        return per_frame, blocks
+        return per_frame, blocks, rounds
+
+    def _batches(self, sides: tuple[_Calls, _Calls], side: int, n: int, at: _Turn) -> tuple[Round, ...]:
+        at.name = "ab"[side]
+        return self._rounds(sides[side], n)
 
     def _block(self, sides: tuple[_Calls, _Calls], per_frame: int, rng: random.Random, at: _Turn) -> Block:
         first = rng.randrange(2)
@@ -191,7 +209,7 @@ class Timer:
 
     def _enough(self, blocks: list[Block], start: float, per_frame: int, sides: tuple[_Calls, _Calls]) -> bool:
         """Whether a pair of workers has run its share."""
-        if sum(s.kept_bytes for s in sides) > _KEPT_BYTES and blocks:
+        if sum(s.kept_bytes for s in sides) > self.rig.device.kept_bytes and blocks:
             return True
         if len(blocks) < _MIN_BLOCKS:
             return False
@@ -220,6 +238,9 @@ class Timer:
                 if reason is not None:
                     return f"{name}: {record.where}: {reason}"
         return None
+
+
+Rounds = tuple[tuple[Round, ...], tuple[Round, ...]]
 
 
 @dataclass(slots=True)
@@ -271,5 +292,8 @@ def _calls_for(target_ns: float, call_ns: float, most: int) -> int:
 
 def _times(frame: Frame) -> FrameTimes:
     return FrameTimes(
-        own_ns=tuple(r.nanoseconds for r in frame.records), outside_ns=frame.outside_ns, waited_ns=frame.waited_ns
+        own_ns=tuple(r.nanoseconds for r in frame.records),
+        outside_ns=frame.outside_ns,
+        waited_ns=frame.waited_ns,
+        event_ns=tuple(r.event_ns for r in frame.records),
     )

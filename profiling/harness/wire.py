@@ -15,7 +15,7 @@ class _Message(BaseModel):
 
 
 class Open(_Message):
-    """The first request: the task, and where the native parts are."""
+    """The first request: the task, where the native parts are, and what workers see beside the usual environment."""
 
     kind: Literal["open"] = "open"
     problem: Problem
@@ -24,6 +24,7 @@ class Open(_Message):
     runner: Path
     empty: Path
     flush: Path
+    environment: dict[str, str] = {}
 
 
 class CheckTask(_Message):
@@ -98,12 +99,13 @@ class Staged(_Message):
 class FrameTimes(_Message):
     """One exchange with a worker: each call by the worker's clock, the whole by the oracle's; nanoseconds.
 
-    `waited_ns` is how long the worker could have run but had no core.
+    `waited_ns` is how long the worker could have run but had no core; `event_ns` when the default stream had ended.
     """
 
     own_ns: tuple[int, ...]
     outside_ns: int
     waited_ns: int = 0
+    event_ns: tuple[int, ...] = ()
 
 
 class Round(_Message):
@@ -140,10 +142,14 @@ class Block(_Message):
 
 
 class Compared(_Message):
-    """Raw evidence on two kernels: blocks by worker pair; `failure` says which kernel failed, and how."""
+    """Raw evidence on two kernels: blocks by worker pair; `failure` says which kernel failed, and how.
+
+    `rounds` are batches of a and of b for the outside clock, where a frame holds one call alone; else empty.
+    """
 
     kind: Literal["compared"] = "compared"
     pairs: tuple[tuple[Block, ...], ...]
+    rounds: tuple[tuple[Round, ...], tuple[Round, ...]] = ((), ())
     empty: Times | None
     failure: str | None
 

@@ -8,7 +8,6 @@ import select
 import signal
 import socket
 import struct
-import subprocess
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,13 +15,14 @@ from pathlib import Path
 
 from profiling.harness import protocol
 from profiling.harness.arena import PAGE, Arena, memory_total
+from profiling.harness.launcher import Inherited, Launcher
 from profiling.harness.mappings import Mappings
-from profiling.harness.walled import serve_command
 from profiling.types import HarnessFault, Limits
 
 _START_S = 20.0
 _POLL_MS = 20
 _STOP_S = 5.0
+_FAULTED = 71  # kFaulted of profiling/native/runner.cpp: what is wrong stands on the last line that it printed
 _STDERR_BYTES = 4096
 _OUTPUT_BYTES = 1 << 20  # the file-size limit in walls.cpp
 _PROCESS_CPU_CLOCK = 2  # see clock_getcpuclockid(3): the low bits of a clock id made from a process id
@@ -59,8 +59,8 @@ class Worker:
     """A running worker. It is stopped (SIGSTOP) whenever it has nothing to do, so that nothing works between calls.
 
     Args:
-        runner: the native program.
-        artifact: the candidate's shared library.
+        launcher: starts its process.
+        artifact: the candidate.
         arena: the slots to map.
         cores: the cores it may run on.
         limits: seconds of one call, resident bytes.
@@ -70,7 +70,7 @@ class Worker:
         CandidateFailure: the candidate could not be loaded.
     """
 
-    def __init__(self, runner: Path, artifact: Path, arena: Arena, cores: Sequence[int], limits: Limits) -> None:
+    def __init__(self, launcher: Launcher, artifact: Path, arena: Arena, cores: Sequence[int], limits: Limits) -> None:
         self._limits = limits
         self._memory = limits.memory_bytes or memory_total() // 2
         self._pid = 0
@@ -80,22 +80,12 @@ class Worker:
         self._status, status = os.pipe()
         self._channel, channel = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._channel.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        inherited = Inherited(channel.fileno(), arena.fd, status, self._output)
         try:
-            candidate = os.open(artifact, os.O_RDONLY)
-        except OSError as error:
+            self._process = launcher.launch(artifact, inherited, len(cores))
+        except BaseException:
             self._release(status, channel)
-            raise HarnessFault(f"cannot read {artifact}: {error.strerror}") from error
-        inherited = (channel.fileno(), arena.fd, candidate, status)
-        self._process = subprocess.Popen(
-            serve_command(runner, inherited),
-            stdin=subprocess.DEVNULL,
-            stdout=self._output,
-            stderr=self._output,
-            env=_environment(len(cores)),
-            pass_fds=inherited,
-            start_new_session=True,
-        )
-        os.close(candidate)
+            raise
         os.close(status)
         channel.close()
         try:
@@ -250,6 +240,8 @@ class Worker:
         if len(data) < 4:
             return "ended without a word"
         code = os.waitstatus_to_exitcode(int.from_bytes(data, "little"))
+        if code == _FAULTED:
+            return (self.evidence().splitlines() or ["failed"])[-1].strip()
         if code >= 0:
             return f"ended its process with status {code}"
         try:
@@ -269,11 +261,7 @@ class Worker:
             return
         if self._pid:
             self._signal(signal.SIGKILL)
-        try:
-            os.killpg(self._process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-        self._process.wait()
+        self._process.end()
         # The end of the status pipe says that the namespace's first process is gone too, and so all in it.
         poll = select.poll()
         poll.register(self._status, select.POLLIN)
@@ -283,12 +271,6 @@ class Worker:
         os.close(self._status)
         os.close(self._output)
         self._status = -1
-
-
-def _environment(threads: int) -> dict[str, str]:
-    kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
-    # Threads that spin for more work after `solve` has returned would look like work behind the clock.
-    return {**kept, "LANG": "C", "OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": "passive"}
 
 
 def _own_waited_ns() -> int:

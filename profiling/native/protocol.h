@@ -54,9 +54,12 @@ struct Run {
     uint32_t count;
 };
 
+// `nanoseconds` is the call's time (on a GPU with a device-wide synchronisation at its end), `code` what `solve` returned,
+// `event_nanoseconds` where the default stream ended (on a CPU: `nanoseconds` again).
 struct Call {
     int64_t nanoseconds;
     int64_t code;
+    int64_t event_nanoseconds;
 };
 
 // Then come `count` of Call.

@@ -23,6 +23,9 @@
 #include <algorithm>
 #include <initializer_list>
 
+#ifdef ROOFCLIMB_GPU
+#include "gpu.h"
+#endif
 #include "protocol.h"
 #include "stub.h"  // generated for the task's signature: call_solve(function, words)
 #include "walls.h"
@@ -30,18 +33,16 @@
 namespace {
 
 constexpr int kBroken = 70;  // our own fault, before any candidate is loaded
+constexpr int kFaulted = 71;  // the candidate's fault; the last line on standard error says which
 constexpr uint64_t kServeFile = 1 << 20, kToolFile = 64 << 20;  // largest file that may be written
 constexpr int kMaxWords = 64;
 enum Inherited { kBundle = 3, kCandidate, kSelf };              // descriptors of a solo call
-
-// Resolved before a candidate is loaded, so that a symbol of its own cannot stand in for it.
-int (*const volatile clock_now)(clockid_t, timespec*) = clock_gettime;
 
 struct Task {
     wire::Setup setup;
     wire::Argument arguments[wire::kMaxArguments];
     int32_t cores[wire::kMaxCores];
-    char* arena;
+    uint64_t arena;  // its address, on a GPU the device's
     void* solve;
 };
 
@@ -50,12 +51,6 @@ Task task;
 [[noreturn]] void broken(const char* what) {
     fprintf(stderr, "worker: %s: %s\n", what, strerror(errno));
     _exit(kBroken);
-}
-
-int64_t nanoseconds() {
-    timespec t;
-    clock_now(CLOCK_MONOTONIC_RAW, &t);
-    return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
 }
 
 bool parse_setup(const char* data, size_t size) {
@@ -71,6 +66,57 @@ bool parse_setup(const char* data, size_t size) {
     memcpy(task.cores, data + sizeof s + arguments, cores);
     return true;
 }
+
+struct Bound {
+    uint64_t words[wire::kMaxArguments];
+};
+
+Bound bind_slot(uint64_t base) {
+    Bound bound;
+    for (uint32_t i = 0; i < task.setup.arguments; i++) {
+        const wire::Argument& a = task.arguments[i];
+        bound.words[i] = a.tensor ? base + a.word : a.word;
+    }
+    return bound;
+}
+
+int64_t solve_bound(void* bound) { return call_solve(task.solve, static_cast<Bound*>(bound)->words); }
+
+#ifdef ROOFCLIMB_GPU
+
+[[noreturn]] void faulted(const char* why) {
+    fprintf(stderr, "%s\n", why);
+    _exit(kFaulted);
+}
+
+uint64_t slot_address(uint32_t slot) { return task.arena + slot * task.setup.slot_bytes; }
+
+// The arena's memory file says where the memory on the device is.
+void open_memory(int fd) {
+    GpuArena arena;
+    if (pread(fd, &arena, sizeof arena, 0) != sizeof arena) broken("arena");
+    close(fd);
+    const char* why = gpu_open(&arena, &task.arena);
+    if (why) {
+        fprintf(stderr, "worker: %s\n", why);
+        _exit(kBroken);
+    }
+}
+
+wire::Call call_slot(uint32_t slot) {
+    Bound bound = bind_slot(slot_address(slot));
+    wire::Call call = {};
+    GpuTimes times = {};
+    const char* why = gpu_call(solve_bound, &bound, &call.code, &times);
+    if (why) faulted(why);
+    call.nanoseconds = times.synced;
+    call.event_nanoseconds = times.event;
+    return call;
+}
+
+#else
+
+uint64_t slot_address(uint32_t slot) { return task.arena + slot * task.setup.slot_bytes; }
 
 // Everything of a slot but the pages of its tensors becomes inaccessible.
 void fence_slot(char* slot) {
@@ -102,20 +148,37 @@ void map_arena(int fd) {
     int flags = fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
     void* base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, fd, 0);
     if (base == MAP_FAILED) broken("mmap");
-    task.arena = static_cast<char*>(base);
+    task.arena = reinterpret_cast<uint64_t>(base);
 }
 
-int64_t call_slot(uint32_t slot, int64_t* code) {
-    uint64_t words[wire::kMaxArguments];
-    char* base = task.arena + slot * task.setup.slot_bytes;
-    for (uint32_t i = 0; i < task.setup.arguments; i++) {
-        const wire::Argument& a = task.arguments[i];
-        words[i] = a.tensor ? reinterpret_cast<uint64_t>(base + a.word) : a.word;
+void open_memory(int fd) {
+    map_arena(fd);
+    for (uint32_t i = 0; i < task.setup.slots; i++) {
+        char* slot = reinterpret_cast<char*>(slot_address(i));
+        fence_slot(slot);
+        populate(slot);
     }
-    int64_t start = nanoseconds();
-    *code = call_solve(task.solve, words);
-    return nanoseconds() - start;
+    close(fd);
 }
+
+// Resolved before a candidate is loaded, so that a symbol of its own cannot stand in for it.
+int (*const volatile clock_now)(clockid_t, timespec*) = clock_gettime;
+
+int64_t nanoseconds() {
+    timespec t;
+    clock_now(CLOCK_MONOTONIC_RAW, &t);
+    return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
+}
+
+wire::Call call_slot(uint32_t slot) {
+    Bound bound = bind_slot(slot_address(slot));
+    int64_t start = nanoseconds();
+    int64_t code = solve_bound(&bound);
+    int64_t taken = nanoseconds() - start;
+    return {taken, code, taken};
+}
+
+#endif
 
 bool load(int candidate, char* text, size_t size) {
     char path[32];
@@ -151,8 +214,7 @@ void serve_calls(int channel) {
         wire::Run run;
         if (receive(channel, &run, sizeof run) != sizeof run) _exit(0);
         if (run.head.kind != wire::kRun || run.first + run.count > task.setup.slots) _exit(kBroken);
-        for (uint32_t i = 0; i < run.count; i++)
-            reply.calls[i].nanoseconds = call_slot(run.first + i, &reply.calls[i].code);
+        for (uint32_t i = 0; i < run.count; i++) reply.calls[i] = call_slot(run.first + i);
         reply.done = {{wire::kMagic, wire::kDone, run.head.token}, run.count};
         send_frame(channel, reply, sizeof reply.done + run.count * sizeof(wire::Call));
     }
@@ -196,15 +258,14 @@ struct Walls {
     CPU_ZERO(&cores);
     for (uint32_t i = 0; i < task.setup.cores; i++) CPU_SET(task.cores[i], &cores);
     if (sched_setaffinity(0, sizeof cores, &cores) != 0) broken("sched_setaffinity");
-    map_arena(arena);
-    for (uint32_t i = 0; i < task.setup.slots; i++) {
-        char* slot = task.arena + i * task.setup.slot_bytes;
-        fence_slot(slot);
-        populate(slot);
-    }
-    close(arena);
+#ifndef ROOFCLIMB_GPU
+    open_memory(arena);
+#endif
     if (chdir((around.layers & walls::kMount) ? "/tmp" : "/") != 0) broken("chdir");
     around.close_in(kServeFile, false);
+#ifdef ROOFCLIMB_GPU
+    open_memory(arena);  // behind the walls: the driver needs no privilege
+#endif
 
     send_frame(channel, wire::Hello{{wire::kMagic, wire::kHello, task.setup.head.token}, around.layers});
     wire::Head ask;
@@ -259,40 +320,90 @@ int serve(int channel, int arena, int artifact, int status, const char* const* h
 // As a shell would report it.
 int exit_code(int how) { return WIFSIGNALED(how) ? 128 + WTERMSIG(how) : WEXITSTATUS(how); }
 
-void read_bundle(void* to, size_t size, off_t at) {
+void read_bundle(int bundle, void* to, size_t size, off_t at) {
     for (char* next = static_cast<char*>(to); size > 0;) {
-        ssize_t n = pread(kBundle, next, size, at);
+        ssize_t n = pread(bundle, next, size, at);
         if (n <= 0) broken("bundle");
         next += n, at += n, size -= n;
     }
 }
 
-// One call, on descriptors that `solo` left. The data is read before the candidate is loaded.
-int call() {
+// Reads the setup frame of a staged call, and returns where its data begins.
+off_t read_setup(int bundle) {
     static char packet[sizeof(wire::Setup) + sizeof task.arguments + sizeof task.cores];
     uint64_t size = 0;
-    read_bundle(&size, sizeof size, 0);
+    read_bundle(bundle, &size, sizeof size, 0);
     if (size > sizeof packet) broken("bundle");
-    read_bundle(packet, size, sizeof size);
+    read_bundle(bundle, packet, size, sizeof size);
     if (!parse_setup(packet, size)) broken("bundle");
-    map_arena(-1);
-    read_bundle(task.arena, task.setup.slot_bytes, sizeof size + size);
-    keep_only({kCandidate});
-    fence_slot(task.arena);
-    char why[1024];
-    if (!load(kCandidate, why, sizeof why)) {
-        fprintf(stderr, "%s\n", why);
-        return 1;
-    }
-    int64_t code = 0;
-    call_slot(0, &code);
-    return code == 0 ? 0 : 1;
+    return static_cast<off_t>(sizeof size + size);
 }
 
 int open_or_break(const char* path) {
     int fd = open(path, O_RDONLY);
     if (fd < 0) broken(path);
     return fd;
+}
+
+#ifdef ROOFCLIMB_GPU
+
+// One call of `artifact` on staged data, between the marks that a profiler waits for.
+int profiled(const char* bundle, const char* artifact, const char* uuid) {
+    const int file = open_or_break(bundle);
+    const off_t at = read_setup(file);
+    char* data = static_cast<char*>(malloc(task.setup.slot_bytes));
+    if (!data) broken("memory for the staged data");
+    read_bundle(file, data, task.setup.slot_bytes, at);
+    char text[1024];
+    if (!load(open_or_break(artifact), text, sizeof text)) faulted(text);
+    const char* why = gpu_stage(uuid, data, task.setup.slot_bytes, &task.arena);
+    if (why) {
+        fprintf(stderr, "%s\n", why);
+        return kBroken;
+    }
+    Bound bound = bind_slot(task.arena);
+    int64_t code = 0;
+    why = gpu_profiled_call(solve_bound, &bound, &code);
+    if (why) faulted(why);
+    if (code != 0) fprintf(stderr, "solve returned %lld\n", static_cast<long long>(code));
+    return code == 0 ? 0 : kFaulted;
+}
+
+// The same, for one artifact a line of standard input, each in a process of its own; answers with its exit status.
+// A profiler that follows children is started once and pays for its own start once.
+int profile_each(const char* bundle, const char* uuid) {
+    char* line = nullptr;
+    size_t room = 0;
+    for (ssize_t n; (n = getline(&line, &room, stdin)) > 0;) {
+        if (line[n - 1] == '\n') line[n - 1] = 0;
+        const pid_t child = fork();
+        if (child < 0) broken("fork");
+        if (child == 0) exit(profiled(bundle, line, uuid));
+        int how = 0;
+        while (waitpid(child, &how, 0) < 0 && errno == EINTR) {
+        }
+        printf("%d\n", exit_code(how));
+        fflush(stdout);
+    }
+    return 0;
+}
+
+#else
+
+// One call, on descriptors that `solo` left. The data is read before the candidate is loaded.
+int call() {
+    const off_t data = read_setup(kBundle);
+    map_arena(-1);
+    char* slot = reinterpret_cast<char*>(task.arena);
+    read_bundle(kBundle, slot, task.setup.slot_bytes, data);
+    keep_only({kCandidate});
+    fence_slot(slot);
+    char why[1024];
+    if (!load(kCandidate, why, sizeof why)) {
+        fprintf(stderr, "%s\n", why);
+        return 1;
+    }
+    return call_slot(0).code == 0 ? 0 : 1;
 }
 
 // Puts what `call` reads at the descriptors where it looks, in descriptors that no user id may be refused.
@@ -340,11 +451,24 @@ int solo(const char* bundle, const char* artifact, const char* const* hidden, in
     broken(line[0]);
 }
 
+#endif
+
 }  // namespace
 
 int main(int argc, char** argv) {
+#ifdef ROOFCLIMB_GPU
+    // Before any folder is hidden. Only its functions are there then: nothing of it runs before it is called.
+    const char* runtime = getenv("ROOFCLIMB_CUDART");
+    if (runtime && !dlopen(runtime, RTLD_NOW | RTLD_GLOBAL)) {
+        fprintf(stderr, "worker: %s\n", dlerror());
+        return kBroken;
+    }
+    if (argc == 5 && strcmp(argv[1], "--profiled") == 0) return profiled(argv[2], argv[3], argv[4]);
+    if (argc == 4 && strcmp(argv[1], "--profile-each") == 0) return profile_each(argv[2], argv[3]);
+#endif
     if (argc >= 6 && strcmp(argv[1], "--serve") == 0)
         return serve(atoi(argv[2]), atoi(argv[3]), atoi(argv[4]), atoi(argv[5]), argv + 6, argc - 6);
+#ifndef ROOFCLIMB_GPU
     if (argc == 3 && strcmp(argv[1], "--call") == 0) {  // started by a tool, which `solo` had to let be started
         walls::filter_system_calls(argv[2][0] == '1', false);
         return call();
@@ -356,8 +480,14 @@ int main(int argc, char** argv) {
         if (dash == end) return solo(argv[2], argv[3], argv + 4, hidden, nullptr, nullptr, 0);
         return solo(argv[2], argv[3], argv + 4, hidden, dash[1], dash + 2, static_cast<int>(end - dash) - 2);
     }
+#endif
     fprintf(stderr,
             "usage: runner --serve CHANNEL ARENA ARTIFACT STATUS [HIDDEN ...]\n"
+#ifdef ROOFCLIMB_GPU
+            "       runner --profiled BUNDLE ARTIFACT UUID\n"
+            "       runner --profile-each BUNDLE UUID\n");
+#else
             "       runner --solo BUNDLE ARTIFACT [HIDDEN ...] [-- OUT TOOL [ARGUMENT ...]]\n");
+#endif
     return 2;
 }

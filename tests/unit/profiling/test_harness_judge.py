@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import math
 import random
+from pathlib import Path
 
 import pytest
 import torch
 
-from profiling.harness.arena import Arena, Layout, RandomBytes, scalar_word
+from profiling.harness.arena import Arena, Layout, RandomBytes, memory_available, scalar_word
 from profiling.harness.inputs import CHECKED, Draw, InputMaker, Pools
 from profiling.harness.judge import Exactness, Judgement, judge
+from profiling.harness.memory import Host
+from profiling.harness.runner_build import build_native
 from profiling.types import Case, Scalar, Tensor, Tolerance
+from tests.kernels import GEMM_SIGNATURE
 
 TIGHT = Tolerance(atol=1e-4, rtol=1e-3)
 CASE = Case({}, (Tensor("y", (3, 100_000), "float32", "out"),))
@@ -92,10 +96,11 @@ def test_no_two_calls_see_the_same_inputs_and_one_draw_makes_them_again() -> Non
     assert torch.equal(rows, rows[:, :1].expand_as(rows))
 
 
-def test_guards_begin_with_the_first_byte_after_a_tensor_and_inputs_are_watched() -> None:
+def test_guards_begin_with_the_first_byte_after_a_tensor_and_inputs_are_watched(tmp_path: Path) -> None:
     case = Case({}, (Tensor("x", (7,), "float32", "in"), Tensor("y", (7,), "float32", "out")))
     layout = Layout.of(case)
-    arena = Arena(layout, 2, RandomBytes(random.Random(1)))
+    host = Host(build_native(GEMM_SIGNATURE, tmp_path).flush, memory_available)
+    arena = Arena(layout, 2, RandomBytes(random.Random(1)), host)
     x = torch.arange(7, dtype=torch.float32)
     arena.stage(1, {"x": x})
     assert arena.damage(1) is None

@@ -16,8 +16,10 @@ import pytest
 
 from backends.process import run_process
 from profiling.counters import counter_source, profile_cpu
-from profiling.harness.arena import Arena, Layout, RandomBytes
+from profiling.harness.arena import Arena, Layout, RandomBytes, memory_available
 from profiling.harness.harness import Harness
+from profiling.harness.launcher import NativeLauncher
+from profiling.harness.memory import Host
 from profiling.harness.runner_build import build_native
 from profiling.harness.walled import under_tool
 from profiling.harness.worker import Worker
@@ -193,8 +195,11 @@ def layers_of(options: Sequence[str], source: str, reached: Path) -> dict[str, b
     wrapper = reached / "wrapper"
     wrapper.write_text(f'#!/bin/sh\nexec setpriv {" ".join(options)} {runner} "$@"\n')
     wrapper.chmod(0o755)
-    arena = Arena(Layout.of(gemm_case(4, 4, 4)), 1, RandomBytes(random.Random(1)))
-    worker = Worker(wrapper, compile_kernel(source, reached, "kernel"), arena, (0,), Limits(call_s=2.0))
+    host = Host(native.flush, memory_available)
+    arena = Arena(Layout.of(gemm_case(4, 4, 4)), 1, RandomBytes(random.Random(1)), host)
+    worker = Worker(
+        NativeLauncher(wrapper, {}), compile_kernel(source, reached, "kernel"), arena, (0,), Limits(call_s=2.0)
+    )
     try:
         worker.run(0, 1, "a call")
         return worker.layers
