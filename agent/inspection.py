@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from agent.artefacts import plain
@@ -16,6 +17,7 @@ from agent.journal import read_events
 from agent.report.build import write_reports
 from agent.state import State, fold
 from backends.registry import detect, get_backend
+from backends.scalar_types import STREAM
 from backends.types import BuildSpec, Parameter
 
 
@@ -35,7 +37,7 @@ def inspect_kernel(kernel: Path) -> tuple[Mapping[str, Any], str]:
         {"name": p.name, "type": p.type, "dtype": p.dtype, "pointer": p.pointer, "role": role_of(p)}
         for p in signature.parameters
     ]
-    table = Table("name", "type", "dtype", "role", title=f"{kernel}: {name}, returns {signature.returns}")
+    table = Table("name", "type", "dtype", "role", title=f"{escape(str(kernel))}: {name}, returns {signature.returns}")
     for row in parameters:
         table.add_row(str(row["name"]), str(row["type"]), str(row["dtype"]), str(row["role"]))
     return {"backend": name, "returns": signature.returns, "parameters": parameters}, draw(table)
@@ -44,7 +46,7 @@ def inspect_kernel(kernel: Path) -> tuple[Mapping[str, Any], str]:
 def role_of(parameter: Parameter) -> str:
     """The role before a task says otherwise: const pointers are inputs, others outputs, values are scalars."""
     if not parameter.pointer:
-        return "scalar"
+        return "default stream" if parameter.type == STREAM else "scalar"
     return "in" if parameter.const else "out"
 
 

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import difflib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from simpleeval import InvalidExpression, SimpleEval
 
+from backends.scalar_types import DTYPES, STREAM, vector_of
 from backends.types import Parameter, Signature
+from profiling.scalar_values import INTEGER_RANGES, fitted
 from profiling.types import Case, Init, Role, Scalar, TaskError, Tensor
 
-INTEGER_RANGES = {
-    f"{prefix}int{bits}": ((0, 2**bits - 1) if prefix else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1))
-    for prefix in ("", "u")
-    for bits in (8, 16, 32, 64)
-}
-_FLOAT_MAX = {"float32": 3.4028234663852886e38, "float64": 1.7976931348623157e308}
+_ADDRESS_BITS = 47  # of user space: no machine holds a larger buffer
+# A pointer to raw unsigned words may hold what has no C type of its own there.
+_RAW_WORDS = {"uint8": {"bool", "int8", "float8_e4m3", "float8_e5m2"}, "uint16": {"float16", "bfloat16", "int16"}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +59,12 @@ def bind(
         dims: values of the dims.
         tensors: the task's rules; a pointer without one follows the older convention (it holds the product of the
             two largest integer dims, one dim alone its value).
-        scalars: values of the by-value parameters that are not dims.
+        scalars: values of the by-value parameters that are not dims. A CUDA stream takes none: it is the default one.
 
     Raises:
         TaskError: a parameter without a value, an unused rule, a value outside its type, or no output at all.
     """
-    _check_names(signature, tensors, scalars)
+    _check_names(signature, dims, tensors, scalars)
     arguments = tuple(
         _tensor(parameter, dims, tensors) if parameter.pointer else _scalar(parameter, dims, scalars)
         for parameter in signature.parameters
@@ -80,54 +80,106 @@ def bind(
 def convention_used(
     signature: Signature, dims: Mapping[str, int], tensors: Mapping[str, TensorRule] | None
 ) -> str | None:
-    """One sentence on the pointers whose size the task does not give, None when it gives all."""
-    names = [p.name for p in signature.parameters if p.pointer and p.name not in (tensors or {})]
-    if not names:
+    """One line on the pointers whose size, content or role is a guess; None when the task says it all."""
+    pointers = [p for p in signature.parameters if p.pointer]
+    guessed = [p for p in pointers if p.name not in (tensors or {})]
+    if not guessed:
         return None
     size = math.prod(_convention_shape(dims))
-    return f"task.tensors does not name {_list(names)}: each holds {size} elements (product of the two largest dims)"
+    notes = [
+        f"task.tensors does not name {_list(p.name for p in guessed)}: "
+        f"each holds {size} elements (product of the two largest dims)"
+    ]
+    whole = [p.name for p in guessed if p.const and p.dtype in INTEGER_RANGES]
+    if whole:
+        notes.append(f"{_list(whole)}: random whole numbers; for indices or sizes, give inputs() in the reference")
+    if not any(p.const for p in pointers) and not any(
+        rule.role in ("in", "inout") for rule in (tensors or {}).values()
+    ):
+        first = guessed[0].name
+        notes.append(f"solve has no input; if it reads `{first}`, set task.tensors.{first}.role: inout")
+    return "; ".join(notes)
 
 
-def _check_names(signature: Signature, tensors: Mapping[str, TensorRule] | None, scalars: Mapping[str, object]) -> None:
+def _check_names(
+    signature: Signature,
+    dims: Mapping[str, int],
+    tensors: Mapping[str, TensorRule] | None,
+    scalars: Mapping[str, object],
+) -> None:
     pointers = [p.name for p in signature.parameters if p.pointer]
     values = [p.name for p in signature.parameters if not p.pointer]
     for name in tensors or {}:
         if name not in pointers:
-            raise TaskError(f"task.tensors.{name}: solve has no pointer of that name; it has {_list(pointers)}")
+            raise TaskError(
+                f"task.tensors.{name}: solve has no pointer of that name{_nearest(name, pointers)}; "
+                f"it has {_list(pointers)}"
+            )
     for name in scalars:
         if name not in values:
             raise TaskError(
-                f"task.scalars.{name}: solve has no by-value parameter of that name; it has {_list(values)}"
+                f"task.scalars.{name}: solve has no by-value parameter of that name{_nearest(name, values)}; "
+                f"it has {_list(values)}"
             )
+        if name in dims:
+            raise TaskError(f"task.scalars.{name}: task.dims gives `{name}` too; keep one of them")
+    for parameter in signature.parameters:
+        if parameter.type == STREAM and parameter.name in {*dims, *scalars}:
+            raise TaskError(f"`{parameter.name}` is a stream: it is given the default one; take its value out")
 
 
 def _tensor(parameter: Parameter, dims: Mapping[str, int], tensors: Mapping[str, TensorRule] | None) -> Tensor:
-    default_role: Role = "in" if parameter.const else "out"
-    if tensors is None or parameter.name not in tensors:
-        return Tensor(parameter.name, _convention_shape(dims), _element(parameter, None), default_role)
-    rule = tensors[parameter.name]
-    where = f"task.tensors.{parameter.name}.shape"
-    shape = tuple(_extent(extent, dims, where) for extent in rule.shape)
+    where = f"task.tensors.{parameter.name}"
+    lanes = _lanes(parameter)
+    rule = (tensors or {}).get(parameter.name)
+    if rule is None:
+        if lanes > 1:
+            raise TaskError(
+                f"`{parameter.type} {parameter.name}` points to {lanes} {parameter.dtype} each; "
+                f"give {where}.shape, counted in {parameter.dtype}"
+            )
+        rule = TensorRule(_convention_shape(dims))
     if parameter.const and rule.role in ("out", "inout"):
-        raise TaskError(f"task.tensors.{parameter.name}.role: `{rule.role}`, but solve takes it as {parameter.type}")
-    return Tensor(parameter.name, shape, _element(parameter, rule.dtype), rule.role or default_role, rule.init)
+        raise TaskError(
+            f"{where}.role: `{rule.role}`, but solve takes it as {parameter.type}; drop the const or the role"
+        )
+    shape = tuple(_extent(extent, dims, f"{where}.shape") for extent in rule.shape)
+    elements = math.prod(shape)
+    if elements * 8 >= 1 << _ADDRESS_BITS:
+        raise TaskError(f"{where}: {elements:.3g} elements are more than a machine can address; make the dims smaller")
+    if elements % lanes:
+        raise TaskError(f"{where}.shape: {elements} elements are no whole number of `{parameter.type}`, {lanes} each")
+    role: Role = rule.role or ("in" if parameter.const else "out")
+    return Tensor(parameter.name, shape, _element(parameter, rule.dtype), role, rule.init)
+
+
+def _lanes(parameter: Parameter) -> int:
+    vector = vector_of(parameter.type.removeprefix("const ").rstrip("*"))
+    return vector[1] if vector else 1
 
 
 def _extent(extent: int | str, dims: Mapping[str, int], where: str) -> int:
     value = float(evaluate_expression(extent, dims, where))
-    if value < 1 or not value.is_integer():
+    if not value >= 1 or not value.is_integer():
         raise TaskError(f"{where}: `{extent}` is {value:g}; an extent is a whole number of at least 1")
     return int(value)
 
 
 def _element(parameter: Parameter, dtype: str | None) -> str:
+    where = f"task.tensors.{parameter.name}.dtype"
+    if dtype is not None and dtype not in DTYPES:
+        raise TaskError(
+            f"{where}: `{dtype}` is no element type{_nearest(dtype, DTYPES)}; known: {_list(sorted(DTYPES))}"
+        )
     if parameter.dtype == "void":
         if dtype is None:
-            raise TaskError(f"`{parameter.name}` is an untyped pointer; give task.tensors.{parameter.name}.dtype")
+            raise TaskError(f"`{parameter.name}` is an untyped pointer; give {where}")
         return dtype
-    if dtype is not None and dtype != parameter.dtype:
-        raise TaskError(f"task.tensors.{parameter.name}.dtype: `{dtype}`, but solve takes {parameter.type}")
-    return parameter.dtype
+    if dtype is None or dtype == parameter.dtype:
+        return parameter.dtype
+    if dtype not in _RAW_WORDS.get(parameter.dtype, ()):
+        raise TaskError(f"{where}: `{dtype}`, but solve takes {parameter.type}")
+    return dtype
 
 
 def _convention_shape(dims: Mapping[str, int]) -> tuple[int, ...]:
@@ -137,34 +189,26 @@ def _convention_shape(dims: Mapping[str, int]) -> tuple[int, ...]:
 
 
 def _scalar(parameter: Parameter, dims: Mapping[str, int], scalars: Mapping[str, int | float | bool]) -> Scalar:
-    if parameter.name in scalars:
-        value: int | float | bool = scalars[parameter.name]
-    elif parameter.name in dims:
-        value = dims[parameter.name]
-    else:
+    name = parameter.name
+    if parameter.type == STREAM:
+        return Scalar(name, parameter.dtype, 0)
+    if name not in dims and name not in scalars:
         raise TaskError(
-            f"`{parameter.type} {parameter.name}` has no value; "
-            f"give it in task.dims or task.scalars (--dim {parameter.name}=…)"
+            f"`{parameter.type} {name}` has no value{_nearest(name, [*dims, *scalars])}; "
+            f"give it in task.dims or task.scalars (--dim {name}=…)"
         )
-    return Scalar(parameter.name, parameter.dtype, _in_range(parameter, value))
+    try:
+        return Scalar(name, parameter.dtype, fitted(dims[name] if name in dims else scalars[name], parameter.dtype))
+    except ValueError as error:
+        raise TaskError(f"`{parameter.type} {name}`: {error}") from None
 
 
-def _in_range(parameter: Parameter, value: int | float | bool) -> int | float | bool:
-    if parameter.dtype == "bool":
-        if value not in (0, 1):
-            raise TaskError(f"`{parameter.name}`: {value} is not a bool")
-        return bool(value)
-    if parameter.dtype in INTEGER_RANGES:
-        low, high = INTEGER_RANGES[parameter.dtype]
-        if isinstance(value, float) and not value.is_integer():
-            raise TaskError(f"`{parameter.name}`: {value} is not a whole number, but solve takes {parameter.type}")
-        if not low <= value <= high:
-            raise TaskError(f"`{parameter.name}`: {value} does not fit {parameter.type} ({low} to {high})")
-        return int(value)
-    if abs(value) > _FLOAT_MAX.get(parameter.dtype, 65504.0):
-        raise TaskError(f"`{parameter.name}`: {value} does not fit {parameter.type}")
-    return float(value)
+def _nearest(name: str, known: Iterable[str]) -> str:
+    """`, the nearest is …`, or nothing where nothing is near."""
+    folded = {other.lower(): other for other in known}
+    near = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.6)
+    return f", the nearest is `{folded[near[0]]}`" if near else ""
 
 
-def _list(names: Sequence[str]) -> str:
+def _list(names: Iterable[str]) -> str:
     return ", ".join(f"`{n}`" for n in names) or "none"

@@ -10,17 +10,12 @@ from pathlib import Path
 from backends import build_cache
 from backends.host_compiler import Compiler, find_compiler, search_path
 from backends.process import run_process
+from backends.scalar_types import passed_as
 from backends.types import Parameter, Signature
 from profiling.types import HarnessFault, TaskError
 
 _NATIVE = Path(__file__).parent.parent / "native"
 _FLAGS = ("-std=c++17", "-O2", "-Wall")
-_SCALAR_C = {
-    "float64": "double",
-    "float32": "float",
-    "bool": "bool",
-    **{f"{sign}int{bits}": f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)},
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +81,10 @@ def _names(signature: Signature) -> str:
 def _c_type(parameter: Parameter) -> str:
     if parameter.pointer:
         return "void*"
-    if parameter.dtype not in _SCALAR_C:
+    c_type = passed_as(parameter.type, parameter.dtype)
+    if c_type is None:
         raise TaskError(f"{parameter.name}: a by-value {parameter.type} cannot be passed to a C++ kernel: use float")
-    return _SCALAR_C[parameter.dtype]
+    return c_type
 
 
 @dataclass(frozen=True, slots=True)
