@@ -14,11 +14,13 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
+
+from backends.types import KernelResources
 
 _RECORD = "build.json"
 _SCRATCH = (".build-", "harness-")
@@ -33,6 +35,7 @@ class Entry:
     artifact: Path
     command: tuple[str, ...]
     log: str
+    resources: tuple[KernelResources, ...]
 
 
 @contextmanager
@@ -114,14 +117,22 @@ def load(cache: Path, key: str, artifact: str) -> Entry | None:
     try:
         record = json.loads((folder / _RECORD).read_text(encoding="utf-8"))
         command, log = tuple(str(word) for word in record["command"]), str(record["log"])
+        resources = tuple(KernelResources(**kernel) for kernel in record["resources"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
     built = folder / artifact
     mark_used(folder)
-    return Entry(built, command, log) if built.is_file() else None
+    return Entry(built, command, log, resources) if built.exists() else None
 
 
-def store(cache: Path, key: str, artifact: Path, command: tuple[str, ...], log: str) -> Path:
+def store(
+    cache: Path,
+    key: str,
+    artifact: Path,
+    command: tuple[str, ...],
+    log: str,
+    resources: Sequence[KernelResources] = (),
+) -> Path:
     """Publish `artifact`, which lies in a private folder, under `key`; where an equal build came first, that one stays.
 
     Returns:
@@ -133,7 +144,8 @@ def store(cache: Path, key: str, artifact: Path, command: tuple[str, ...], log: 
     staged = artifact.parent / "entry"
     staged.mkdir()
     artifact.rename(staged / artifact.name)
-    (staged / _RECORD).write_text(json.dumps({"command": command, "log": log}), encoding="utf-8")
+    record = {"command": command, "log": log, "resources": [asdict(kernel) for kernel in resources]}
+    (staged / _RECORD).write_text(json.dumps(record), encoding="utf-8")
     folder = cache.resolve() / key
     for _ in range(3):
         try:

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Literal
 
 from backends import build_cache, diagnostics
+from backends.compile_step import Failed, copied, failure, from_cache, short_paths
 from backends.dependencies import library_refusal
 from backends.disassembly import parse_objdump
 from backends.host_compiler import (
-    FILE_LIMIT_BYTES,
     Compiler,
     disk_error,
     empty_library,
@@ -23,14 +23,13 @@ from backends.host_compiler import (
     find_tool,
     run_compiler,
     search_path,
-    too_large,
     version_line,
 )
 from backends.identity import source_hash, tests_switch
 from backends.preprocessed import user_text
 from backends.process import Completed, run_process
 from backends.signature import parse_signature
-from backends.types import BuildSpec, Built, Listing, Rejected, Signature, SourceError, ToolchainError
+from backends.types import BuildSpec, Built, Listing, Rejected, Signature, ToolchainError
 
 ARTIFACT = "kernel.so"
 _X86 = platform.machine().lower() in {"x86_64", "amd64"}
@@ -48,7 +47,6 @@ _EXPORTED = "{ global: solve; local: *; };\n"
 _LINK = ("-shared", f"-Wl,--version-script={_EXPORTS}")
 # A missing symbol must fail here with its name, not later in dlopen. Sanitizers leave theirs to the program.
 _NO_UNDEFINED = "-Wl,-z,defs"
-_TOO_LARGE = f"the build wrote a file of more than {FILE_LIMIT_BYTES >> 20} MiB"
 _DISASSEMBLE_LIMIT_S = 60.0
 # The listing of a large template-heavy kernel takes 1 MiB.
 _LISTING_LIMIT_BYTES = 8 << 20
@@ -60,14 +58,6 @@ class _Unit:
 
     text: str
     key: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Failed:
-    """A compiler run that gave nothing: one line, and the trimmed log behind it."""
-
-    reason: str
-    evidence: str
 
 
 class CppBackend:
@@ -106,8 +96,8 @@ class CppBackend:
                 unit = _preprocess(compiler, _copy(source, Path(folder)), source, spec)
         except OSError as error:
             raise disk_error(error, Path(tempfile.gettempdir())) from error
-        if isinstance(unit, _Failed):
-            raise SourceError(unit.reason if source.name in unit.reason else f"{source.name}: {unit.reason}")
+        if isinstance(unit, Failed):
+            raise unit.error(source)
         return parse_signature(unit.text, source)
 
     def build(self, source: Path, spec: BuildSpec, cache: Path) -> Built | Rejected:
@@ -183,45 +173,35 @@ def _blame_objdump(program: Path) -> None:
 def _build(compiler: Compiler, source: Path, spec: BuildSpec, cache: Path, work: Path) -> Built | Rejected:
     copy = _copy(source, work)
     unit = _preprocess(compiler, copy, source, spec)
-    if isinstance(unit, _Failed):
-        return Rejected("build", unit.reason, unit.evidence)
-    entry = build_cache.load(cache, unit.key, ARTIFACT)
-    if entry is not None:
-        return Built(entry.artifact, unit.key, entry.command, entry.log, seconds=0.0, cached=True)
+    if isinstance(unit, Failed):
+        return unit.rejected()
+    found = from_cache(cache, unit.key, ARTIFACT)
+    if found is not None:
+        return found
     (work / _EXPORTS).write_text(_EXPORTED, encoding="utf-8")
     arguments = _arguments(copy, source, spec, ("-o", ARTIFACT, *_link_flags(spec)))
     done = run_compiler(compiler, arguments, work=work, timeout_s=spec.timeout_s)
-    log = diagnostics.shorten_paths(done.stderr, {f"{work}/": "", f"{source.parent.absolute()}/": ""})
-    if done.timed_out:
-        return Rejected("build", f"compiler exceeded {spec.timeout_s:g} s", diagnostics.bounded(log))
-    if done.returncode != 0:
-        reason = _TOO_LARGE if too_large(done) else diagnostics.first_error(log)
-        return Rejected("build", reason, diagnostics.errors_only(log, copy.name))
-    log = diagnostics.bounded(log)
+    paths = short_paths(work, source)
+    failed = failure(done, paths, copy.name, f"compiler exceeded {spec.timeout_s:g} s")
+    if failed is not None:
+        return failed.rejected()
+    log = diagnostics.bounded(diagnostics.shorten_paths(done.stderr, paths))
     command = (*compiler.argv, *arguments)
     artifact = build_cache.store(cache, unit.key, work / ARTIFACT, command, log)
     return Built(artifact, unit.key, command, log, seconds=done.seconds, cached=False)
 
 
 def _copy(source: Path, work: Path) -> Path:
-    """The kernel in the build's own folder: what is hashed is what is compiled, and no path reaches its text."""
-    try:
-        text = source.read_bytes()
-    except OSError as error:
-        raise SourceError(f"{source}: {error.strerror or error}; give a readable kernel file") from error
-    copy = work / (f"_{source.name}" if source.name.startswith(("-", "@")) else source.name)
-    copy.write_bytes(text)
-    return copy
+    return copied(source, work, f"_{source.name}" if source.name.startswith(("-", "@")) else source.name)
 
 
-def _preprocess(compiler: Compiler, copy: Path, source: Path, spec: BuildSpec) -> _Unit | _Failed:
+def _preprocess(compiler: Compiler, copy: Path, source: Path, spec: BuildSpec) -> _Unit | Failed:
     arguments = _arguments(copy, source, spec, ("-E", "-o", _PREPROCESSED))
     done = run_compiler(compiler, arguments, work=copy.parent, timeout_s=spec.timeout_s)
-    if done.timed_out:
-        return _Failed(f"preprocessor exceeded {spec.timeout_s:g} s", "")
-    if done.returncode != 0:
-        log = diagnostics.shorten_paths(done.stderr, {f"{copy.parent}/": "", f"{source.parent.absolute()}/": ""})
-        return _Failed(diagnostics.first_error(log), diagnostics.errors_only(log, copy.name))
+    limit = f"preprocessor exceeded {spec.timeout_s:g} s"
+    failed = failure(done, short_paths(copy.parent, source), copy.name, limit)
+    if failed is not None:
+        return failed
     text = (copy.parent / _PREPROCESSED).read_text(encoding="utf-8", errors="replace")
     return _Unit(text, _key(compiler, copy, text, spec))
 

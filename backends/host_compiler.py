@@ -22,9 +22,8 @@ _MEMORY_LIMIT_BYTES = 4 << 30
 # A compiler that writes or allocates without end must not take the machine with it. `ulimit -f` counts 512-byte blocks,
 # `-v` KiB; both are inherited by cc1plus, as and ld, which a limit set on the driver alone would miss. Where a lower
 # limit is in force already it cannot be raised, and stays.
-_LIMITED = (
-    f'ulimit -f {FILE_LIMIT_BYTES // 512} 2>/dev/null; ulimit -v {_MEMORY_LIMIT_BYTES // 1024} 2>/dev/null; exec "$@"'
-)
+_LIMITED = f'ulimit -f {FILE_LIMIT_BYTES // 512} 2>/dev/null; ulimit -v "$1" 2>/dev/null; shift; exec "$@"'
+TOO_LARGE = f"the build wrote a file of more than {FILE_LIMIT_BYTES >> 20} MiB"
 _SUSPECT = re.compile(
     r"cannot execute|installation problem|posix_spawn|No such file|No space left|quota exceeded|cannot find|"
     r"shared librar"
@@ -101,7 +100,7 @@ def run_compiler(compiler: Compiler, arguments: Sequence[str], *, work: Path, ti
         ToolchainError: the compiler cannot start a part of itself, or the disk is full.
     """
     try:
-        done = _limited((*compiler.argv, *arguments), work, timeout_s)
+        done = run_limited((*compiler.argv, *arguments), work=work, timeout_s=timeout_s)
         if done.returncode != 0 and not done.timed_out:
             _blame_environment(done, compiler, work)
     except OSError as error:
@@ -109,14 +108,27 @@ def run_compiler(compiler: Compiler, arguments: Sequence[str], *, work: Path, ti
     return done
 
 
-def _limited(argv: Sequence[str], work: Path, timeout_s: float) -> Completed:
-    temporary = work / "tmp"
-    temporary.mkdir(exist_ok=True)
+def run_limited(
+    argv: Sequence[str], *, work: Path, timeout_s: float, memory_bytes: int = _MEMORY_LIMIT_BYTES
+) -> Completed:
+    """Run a tool in `work`, its temporary files in `work/tmp`, no file larger than `FILE_LIMIT_BYTES`.
+
+    Args:
+        argv: program and arguments.
+        work: working directory, a private one.
+        timeout_s: wall limit.
+        memory_bytes: address space of each process.
+
+    Raises:
+        OSError: `work` cannot be written, or the shell not started.
+    """
+    (work / "tmp").mkdir(exist_ok=True)
     return run_process(
-        ["/bin/sh", "-c", _LIMITED, "sh", *argv],
+        ["/bin/sh", "-c", _LIMITED, "sh", str(memory_bytes // 1024), *argv],
         timeout_s=timeout_s,
         cwd=work,
-        env={"TMPDIR": str(temporary), "LC_ALL": "C", "PATH": search_path()},
+        # Relative: nvcc hands the names of its temporary files to a shell, and a folder may be called anything.
+        env={"TMPDIR": "tmp", "LC_ALL": "C", "PATH": search_path()},
     )
 
 
@@ -140,9 +152,14 @@ def _blame_environment(done: Completed, compiler: Compiler, work: Path) -> None:
     """
     if done.returncode not in (126, 127) and not _SUSPECT.search(done.stderr):
         return
+    raise_if_full(work)
+    empty_library(compiler, work)
+
+
+def raise_if_full(work: Path) -> None:
+    """Raise ToolchainError where the disk that holds `work` has no room for a build."""
     if shutil.disk_usage(work).free < _LITTLE_SPACE_BYTES:
         raise disk_error(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), work)
-    empty_library(compiler, work)
 
 
 def empty_library(compiler: Compiler, work: Path) -> Path:
@@ -154,9 +171,8 @@ def empty_library(compiler: Compiler, work: Path) -> Path:
     """
     (work / "tmp").mkdir(exist_ok=True)
     (work / "tmp" / "empty.cpp").write_text("", encoding="utf-8")
-    control = _limited(
-        (*compiler.argv, "-shared", "-fPIC", "-o", "tmp/empty.so", "tmp/empty.cpp"), work, _CONTROL_LIMIT_S
-    )
+    argv = (*compiler.argv, "-shared", "-fPIC", "-o", "tmp/empty.so", "tmp/empty.cpp")
+    control = run_limited(argv, work=work, timeout_s=_CONTROL_LIMIT_S)
     if control.returncode != 0:
         said = (control.stderr.strip().splitlines() or [f"exit {control.returncode}"])[0]
         raise ToolchainError(f"{compiler.argv[0]} cannot build an empty library: {said}; {_INSTALL}")
