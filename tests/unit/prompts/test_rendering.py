@@ -43,6 +43,7 @@ VALUES: dict[str, dict[str, object]] = {
         "task": {
             "name": "gemm",
             "backend": "cpp",
+            "contract": "cpp",
             "declaration": "void solve(const float* A, float* C, int N)",
             "parameters": [
                 {"name": "A", "type": "const float*", "role": "in", "shape": "[N, N]"},
@@ -58,7 +59,13 @@ VALUES: dict[str, dict[str, object]] = {
             "build": "g++ -O3 -std=c++17",
             "libraries": [],
         },
-        "device": {"name": "A CPU", "arch": "x86_64", "features": ["avx2", "fma"], "caches": "L1d 32 KiB"},
+        "device": {
+            "kind": "cpu",
+            "name": "A CPU",
+            "arch": "x86_64",
+            "features": ["avx2", "fma"],
+            "caches": "L1d 32 KiB",
+        },
         "ceilings": {"flops": "float32 100 GFLOP/s", "copy_rate": "20 GB/s", "read_rate": "15 GB/s"},
     },
     "best": {
@@ -73,7 +80,15 @@ VALUES: dict[str, dict[str, object]] = {
             "memory": 0.9,
             "latency": 0.5,
         },
-        "profile": {"source": "cachegrind", "level": "full", "note": "less an empty solve", "metrics": [METRIC]},
+        "profile": {
+            "source": "cachegrind",
+            "level": "full",
+            "note": "less an empty solve",
+            "metrics": [METRIC],
+            "kernels": [],
+            "resources": [],
+            "rules": [],
+        },
         "mix": "fma 3, divisions 0",
         "history": [
             {
@@ -112,7 +127,8 @@ VALUES: dict[str, dict[str, object]] = {
                     "switch": "RC_TILING_CACHE",
                 }
             ]
-        }
+        },
+        "switches": "macro",
     },
     "branch": {
         "branch": {"name": "b1", "variant": "tile 32", "siblings": "b0: tile 64"},
@@ -146,7 +162,10 @@ def test_a_prompt_reads_as_its_snapshot(template: str) -> None:
 
 
 def test_every_template_has_a_snapshot() -> None:
-    parts = {"evidence", "history", "memory"}  # included by `plan`
+    """The parts that others include are seen through them, those for GPUs in test_gpu_prompts."""
+    parts = {"evidence", "history", "memory", "parameters", "shapes", "right"}
+    parts |= {f"contract_{c}" for c in ("cpp", "cuda", "triton")} | {"machine_cpu", "machine_gpu"}
+    parts |= {"switches_macro", "switches_constant"}
     assert {p.stem for p in TEMPLATES.glob("*.j2")} == set(VALUES) | parts
 
 
