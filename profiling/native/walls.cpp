@@ -202,8 +202,9 @@ bool filter_system_calls(bool pid_namespace, bool may_exec) {
     code[n++] = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EAGAIN);
     code[n++] = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
     sock_fprog program = {static_cast<unsigned short>(n), code};
-    // Without SPEC_ALLOW older kernels slow every store of a filtered process down.
-    if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_SPEC_ALLOW, &program) == 0) return true;
+    // Without SPEC_ALLOW older kernels slow every store of a filtered process down. TSYNC: a GPU's driver has threads.
+    constexpr unsigned kFlags = SECCOMP_FILTER_FLAG_SPEC_ALLOW | SECCOMP_FILTER_FLAG_TSYNC;
+    if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, kFlags, &program) == 0) return true;
     return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;  // valgrind knows no other way
 #endif
 }
