@@ -15,7 +15,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from profiling.ceilings import peak_bytes, peak_flops
-from profiling.types import AXES, Axis, Ceilings, Headroom, Metric, Profile, Work
+from profiling.gpu_metrics import gpu_loads
+from profiling.types import AXES, Axis, Ceilings, Headroom, Metric, Profile, ProfiledKernel, Work
 
 NEAR_PEAK = 0.15
 LEAST_SHARE = 0.10
@@ -54,21 +55,43 @@ def split(gap: float, w_m: float | None, w_c: float | None) -> Split:
 def headroom(
     time_ms: float, work: Work, ceilings: Ceilings, dtype: str, profile: Profile, near_peak: float = NEAR_PEAK
 ) -> Headroom:
-    """Headroom of a CPU kernel, its loads taken from the profile.
-
-    `w_c` is `flops_fraction`; `w_m` the highest of: memory bandwidth used by the least bytes, the same by counted
-    last-level misses, and second-level bandwidth used by first-level misses.
-    """
+    """Headroom of a kernel on any device, its loads taken from the profile (see `loads`)."""
     flops_floor, bytes_floor = _floors(work, ceilings, dtype, theoretical=False)
-    loads = [load for load in map(profile.value, _MEMORY_LOADS) if load is not None]
+    w_m, w_c = loads(profile)
     return headroom_of(
         time_ms,
         flops_floor_ms=flops_floor,
         bytes_floor_ms=bytes_floor,
-        w_m=max(loads, default=None),
-        w_c=profile.value("flops_fraction"),
+        w_m=w_m,
+        w_c=w_c,
         near_peak=near_peak,
     )
+
+
+def loads(profile: Profile) -> tuple[float | None, float | None]:
+    """Loads of the busiest memory unit and the busiest math pipe, 0-1; None where not measured.
+
+    On a GPU as ncu measured them, over all kernels of the call. On a CPU memory's is the highest of: bandwidth used by
+    the least bytes, the same by counted last-level misses, and second-level bandwidth used by first-level misses.
+    Without counters the work alone gives lower bounds: a unit is at least that busy, and a low one says nothing.
+    """
+    if profile.source == "ncu":
+        return gpu_loads(profile.kernels or (_single(profile),))
+    found = [load for load in map(profile.value, _MEMORY_LOADS) if load is not None]
+    w_m, w_c = max(found, default=None), profile.value("flops_fraction")
+    if profile.level == "degraded":
+        return _if_high(w_m), _if_high(w_c)
+    return w_m, w_c
+
+
+def _single(profile: Profile) -> ProfiledKernel:
+    """A profile without a list of kernels, as one kernel with its metrics."""
+    metrics = {metric.name: metric.value for metric in profile.metrics}
+    return ProfiledKernel("", 1, None, None, None, None, metrics)
+
+
+def _if_high(load: float | None) -> float | None:
+    return load if load is not None and load > _UNKNOWN_LOAD else None
 
 
 def headroom_of(
@@ -82,8 +105,8 @@ def headroom_of(
 ) -> Headroom:
     """Headroom from floors and loads, on any device.
 
-    Without a floor the axes are divided by the loads alone, as if the whole time were gap, and the kernel is never near
-    its peak. A time under the floor counts as no gap, and `why` says so.
+    Without a floor the axes are divided by the loads alone, as if the whole time were gap (half of it, where a load is
+    not known either: what was not measured is no reason for full headroom), and the kernel is never near its peak. A time under the floor counts as no gap, and `why` says so.
 
     Args:
         time_ms: the kernel's time.
@@ -93,7 +116,8 @@ def headroom_of(
     """
     floor = _highest(flops_floor_ms, bytes_floor_ms)
     gap = None if floor is None else 0.0 if time_ms <= floor else 1.0 - floor / time_ms
-    shares = split(1.0 if gap is None else gap, w_m, w_c)
+    assumed = _UNKNOWN_LOAD if w_m is None or w_c is None else 1.0
+    shares = split(assumed if gap is None else gap, w_m, w_c)
     bound = _bound(w_m, w_c, memory_floor_leads=(bytes_floor_ms or 0.0) >= (flops_floor_ms or 0.0))
     return Headroom(
         time_ms=time_ms,

@@ -1,0 +1,163 @@
+"""Finds the CSV tables of Nsight Compute in text that may hold anything else: logs, warnings, a program's prints."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+Layout = Literal["long", "wide", "summary"]
+
+IDENTITY = (
+    "ID",
+    "Process ID",
+    "Process Name",
+    "Host Name",
+    "Kernel Name",
+    "Kernel Time",
+    "Context",
+    "Stream",
+    "Block Size",
+    "Grid Size",
+    "Device",
+    "CC",
+)
+_OTHERS = ("Section Name", "Invocations")
+_HEADER_START = re.compile(r'"(?:ID|Process ID|Kernel Name)" *,')
+_BARE_HEADER_START = re.compile(r"(?:ID|Process ID|Kernel Name) *,")
+# A quoted field may hold line breaks, a stray quote in a program's output may open none: look this far, then give up.
+_LONGEST_RECORD = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One table: its columns by name, and its records as cells by column name.
+
+    Attributes:
+        layout: `long` is a metric per row, `wide` a kernel per row, `summary` a metric per row over all launches.
+        columns: metric columns of a wide table, in order; empty otherwise.
+        units: of a wide table, the unit of each metric column.
+        records: the rows, the row of units left out.
+    """
+
+    layout: Layout
+    columns: tuple[str, ...]
+    units: Mapping[str, str]
+    records: tuple[Mapping[str, str], ...]
+
+
+class UnitsMissingError(ValueError):
+    """A wide table without its second row: no value in it can be read."""
+
+
+def decode(data: bytes) -> str:
+    """Text of a page as any shell or system wrote it: UTF-8, UTF-8 with a byte-order mark, UTF-16."""
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return data.decode("utf-16", errors="replace")
+    if data[1:200:2].count(0) > 40:
+        return data.decode("utf-16-le", errors="replace")
+    return data.decode("utf-8-sig", errors="replace")
+
+
+def find_tables(text: str) -> list[Table]:
+    """All tables in `text`, in order.
+
+    Raises:
+        UnitsMissingError: a table of the raw page lacks its row of units.
+    """
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    starts = [(i, header) for i, line in enumerate(lines) if (header := _header(line)) is not None]
+    ends = [i for i, _ in starts[1:]] + [len(lines)]
+    return [_table(header, lines[start + 1 : end]) for (start, header), end in zip(starts, ends, strict=True)]
+
+
+def _header(line: str) -> list[str] | None:
+    if "Kernel Name" not in line:
+        return None
+    match = _HEADER_START.search(line) or _BARE_HEADER_START.match(line.lstrip("\ufeff "))
+    if match is None:
+        return None
+    cells = _cells(line[match.start() :] if line[match.start()] == '"' else line.lstrip("\ufeff "))
+    cells = [cell.strip() for cell in cells]
+    return cells if _layout(cells) is not None else None
+
+
+def _layout(header: list[str]) -> Layout | None:
+    names = set(header)
+    if {"Kernel Name", "Metric Name", "Metric Unit"} <= names:
+        return "long" if "Metric Value" in names else "summary" if "Average" in names else None
+    if {"ID", "Kernel Name"} <= names and any("__" in name for name in _metric_columns(header)):
+        return "wide"
+    return None
+
+
+def _metric_columns(header: list[str]) -> list[str]:
+    # NVTX ranges stand between the host's name and the kernel's, under names that hold their own format.
+    return [n for n in header if n and n not in IDENTITY and n not in _OTHERS and "Domain:" not in n]
+
+
+def _table(header: list[str], lines: list[str]) -> Table:
+    layout = _layout(header)
+    assert layout is not None
+    last = {"long": "Metric Value", "summary": "Average", "wide": header[-1]}[layout]
+    fewest = header.index(last) + 1
+    records = [dict(zip(header, cells, strict=False)) for cells in _records(lines, fewest, len(header))]
+    if layout != "wide":
+        key = "ID" if layout == "long" and "ID" in header else "Kernel Name"
+        return Table(layout, (), {}, tuple(r for r in records if _is_row(r, key)))
+    columns = tuple(_metric_columns(header))
+    units = next((r for r in records if not any(r.get(name, "").strip() for name in IDENTITY)), None)
+    rows = tuple(r for r in records if _is_row(r, "ID"))
+    if units is None and rows:
+        raise UnitsMissingError("the row of units under the header is missing, so no value can be read")
+    return Table(layout, columns, {name: (units or {}).get(name, "") for name in columns}, rows)
+
+
+def _is_row(record: Mapping[str, str], key: str) -> bool:
+    return record[key].strip().isdigit() if key == "ID" else bool(record[key].strip())
+
+
+def _records(lines: list[str], fewest: int, most: int) -> Iterator[list[str]]:
+    """Cells of each line that is a record, whatever stands between them."""
+    i = 0
+    while i < len(lines):
+        line = lines[i]
+        used = 1
+        cells = None
+        if line.strip() and not line.startswith("=="):
+            cells = _fitting(line, fewest, most)
+            while cells is None and line.count('"') % 2 and used < _LONGEST_RECORD and i + used < len(lines):
+                line += "\n" + lines[i + used]
+                used += 1
+                if line.count('"') % 2 == 0:
+                    cells = _fitting(line, fewest, most)
+        if cells is not None:
+            yield cells
+            i += used
+        else:
+            i += 1
+
+
+def _fitting(record: str, fewest: int, most: int) -> list[str] | None:
+    """The cells, of the whole or of what follows a print that was not ended by a newline; None where none fit."""
+    starts = [0, *(m.start() for m in re.finditer(r'(?<!,)"(?=\w*",")', record) if m.start())][:20]
+    for start in starts:
+        if record.count('"', start) % 2:
+            continue
+        cells = _cells(record[start:])
+        while len(cells) > most and not cells[-1]:
+            cells.pop()
+        # A row of a long table ends with its value, or with an empty cell after it; rules fill the columns behind.
+        if fewest <= len(cells) <= most:
+            return cells
+    return None
+
+
+def _cells(record: str) -> list[str]:
+    try:
+        return next(csv.reader(io.StringIO(record)), [])
+    except csv.Error:
+        return []
