@@ -150,18 +150,16 @@ class Catalogue:
 
     def coupled(self, ids: Sequence[str]) -> tuple[tuple[str, str], ...]:
         """Pairs among `ids` that are one idea under two names."""
-        return self._pairs(ids, {m.id: set(m.coupled) for m in self.methods})
+        return self._pairs(ids, ((m.id, m.coupled) for m in self.methods))
 
     def conflicting(self, ids: Sequence[str]) -> tuple[tuple[str, str], ...]:
         """Pairs among `ids` that exclude each other."""
-        return self._pairs(ids, {m.id: set(m.conflicts) for m in self.methods})
+        return self._pairs(ids, ((m.id, m.conflicts) for m in self.methods))
 
-    def _pairs(self, ids: Sequence[str], related: Mapping[str, set[str]]) -> tuple[tuple[str, str], ...]:
-        return tuple(
-            (a, b)
-            for a, b in combinations(dict.fromkeys(ids), 2)
-            if b in related.get(a, set()) or a in related.get(b, set())
-        )
+    def _pairs(self, ids: Sequence[str], related: Iterable[tuple[str, Sequence[str]]]) -> tuple[tuple[str, str], ...]:
+        # An id may stand in several files, each with relations of its own.
+        pairs = {frozenset((method, other)) for method, others in related for other in others}
+        return tuple((a, b) for a, b in combinations(dict.fromkeys(ids), 2) if frozenset((a, b)) in pairs)
 
 
 def switch_name(method_id: str) -> str:
