@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,23 +43,22 @@ def copied(source: Path, work: Path, name: str) -> Path:
     return copy
 
 
-def short_paths(work: Path, source: Path) -> dict[str, str]:
-    """Folders that mean nothing in a compiler's message."""
-    return {f"{work}/": "", f"{source.parent.absolute()}/": ""}
+def without_folders(log: str, work: Path, source: Path) -> str:
+    """`log` without the folders of the build and of the kernel, which mean nothing to a reader."""
+    return diagnostics.shorten_paths(log, {f"{work}/": "", f"{source.parent.absolute()}/": ""})
 
 
-def failure(done: Completed, paths: Mapping[str, str], own: str, limit: str) -> Failed | None:
+def failure(done: Completed, log: str, own: str, limit: str) -> Failed | None:
     """Why a compiler run gave nothing, or None where it did.
 
     Args:
         done: the run.
-        paths: folders to replace in its messages.
-        own: the kernel's name as the compiler prints it.
+        log: what it said, for people.
+        own: the kernel's name in `log`.
         limit: what to say where it ran out of time.
     """
     if not done.timed_out and done.returncode == 0:
         return None
-    log = diagnostics.shorten_paths(done.stderr, paths)
     if done.timed_out:
         return Failed(limit, diagnostics.bounded(log))
     reason = TOO_LARGE if too_large(done) else diagnostics.first_error(log)

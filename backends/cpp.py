@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from backends import build_cache, diagnostics
-from backends.compile_step import Failed, copied, failure, from_cache, short_paths
+from backends.compile_step import Failed, copied, failure, from_cache, without_folders
 from backends.dependencies import library_refusal
 from backends.disassembly import parse_objdump
 from backends.host_compiler import (
@@ -181,11 +181,11 @@ def _build(compiler: Compiler, source: Path, spec: BuildSpec, cache: Path, work:
     (work / _EXPORTS).write_text(_EXPORTED, encoding="utf-8")
     arguments = _arguments(copy, source, spec, ("-o", ARTIFACT, *_link_flags(spec)))
     done = run_compiler(compiler, arguments, work=work, timeout_s=spec.timeout_s)
-    paths = short_paths(work, source)
-    failed = failure(done, paths, copy.name, f"compiler exceeded {spec.timeout_s:g} s")
+    log = without_folders(done.stderr, work, source)
+    failed = failure(done, log, copy.name, f"compiler exceeded {spec.timeout_s:g} s")
     if failed is not None:
         return failed.rejected()
-    log = diagnostics.bounded(diagnostics.shorten_paths(done.stderr, paths))
+    log = diagnostics.bounded(log)
     command = (*compiler.argv, *arguments)
     artifact = build_cache.store(cache, unit.key, work / ARTIFACT, command, log)
     return Built(artifact, unit.key, command, log, seconds=done.seconds, cached=False)
@@ -199,7 +199,7 @@ def _preprocess(compiler: Compiler, copy: Path, source: Path, spec: BuildSpec) -
     arguments = _arguments(copy, source, spec, ("-E", "-o", _PREPROCESSED))
     done = run_compiler(compiler, arguments, work=copy.parent, timeout_s=spec.timeout_s)
     limit = f"preprocessor exceeded {spec.timeout_s:g} s"
-    failed = failure(done, short_paths(copy.parent, source), copy.name, limit)
+    failed = failure(done, without_folders(done.stderr, copy.parent, source), copy.name, limit)
     if failed is not None:
         return failed
     text = (copy.parent / _PREPROCESSED).read_text(encoding="utf-8", errors="replace")

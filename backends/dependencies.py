@@ -15,6 +15,9 @@ from backends.types import ToolchainError
 # The languages' own run-time: what a compiler links without being asked, or for OpenMP.
 _RUNTIME = ("libc", "libm", "libstdc++", "libgcc_s", "libgomp", "libomp", "libpthread", "libdl", "librt", "ld-linux")
 
+CUDA_RUNTIME = ("cudart", "cuda")
+"""What every CUDA kernel may need: the run-time, and the driver that it stands on."""
+
 # Functions that bring in a library, or find a function in one, at run time.
 _LOADERS = frozenset({"dlopen", "dlmopen", "dlsym", "dlvsym", "__libc_dlopen_mode"})
 

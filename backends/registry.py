@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import difflib
 import importlib
-import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from backends.cutlass_headers import includes_cutlass
 from backends.types import Backend, SourceError
 
-BACKENDS: Mapping[str, str] = {"cpp": "backends.cpp:CppBackend"}
+BACKENDS: Mapping[str, str] = {
+    "cpp": "backends.cpp:CppBackend",
+    "cuda": "backends.cuda:CudaBackend",
+    "cutlass": "backends.cutlass:CutlassBackend",
+    "triton": "backends.triton:TritonBackend",
+}
 """Literal name to import path (`module:class`) of every backend that can build."""
 
-_RECOGNISED_ONLY = ("cuda", "cutlass", "triton")
 _BY_SUFFIX: Mapping[str, str] = {
     ".cpp": "cpp",
     ".cc": "cpp",
@@ -21,26 +25,19 @@ _BY_SUFFIX: Mapping[str, str] = {
     ".cu": "cuda",
     ".py": "triton",
 }
-_CUTLASS_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"](?:cutlass|cute)/', re.MULTILINE)
 
 
 def get_backend(name: str) -> Backend:
     """The backend called `name`.
 
     Raises:
-        SourceError: no such backend (the message names the nearest), or one that this version cannot build yet.
+        SourceError: no such backend; the message names the nearest.
     """
     if name in BACKENDS:
         module, _, attribute = BACKENDS[name].partition(":")
         backend: Backend = getattr(importlib.import_module(module), attribute)()
         return backend
-    if name in _RECOGNISED_ONLY:
-        raise SourceError(
-            f"backend `{name}` is not supported in this version; supported: {', '.join(BACKENDS)}. "
-            "Give a C++ kernel (.cpp) with the same `solve`."
-        )
-    known = (*BACKENDS, *_RECOGNISED_ONLY)
-    raise SourceError(f"unknown backend `{name}`{_nearest(name, known)}; known: {', '.join(known)}")
+    raise SourceError(f"unknown backend `{name}`{_nearest(name, tuple(BACKENDS))}; known: {', '.join(BACKENDS)}")
 
 
 def detect(source: Path) -> str:
@@ -62,7 +59,7 @@ def detect(source: Path) -> str:
         text = source.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise SourceError(f"{source}: {error.strerror or error}; give a readable kernel file") from error
-    return "cutlass" if _CUTLASS_INCLUDE.search(text) else "cuda"
+    return "cutlass" if includes_cutlass(text) else "cuda"
 
 
 def _nearest(given: str, known: tuple[str, ...]) -> str:

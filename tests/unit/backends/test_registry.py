@@ -45,12 +45,6 @@ def test_every_registered_backend_loads_under_its_own_name() -> None:
     assert [get_backend(name).name for name in BACKENDS] == list(BACKENDS)
 
 
-@pytest.mark.parametrize("name", ["cuda", "cutlass", "triton"])
-def test_recognised_backends_say_that_they_are_not_supported_yet(name: str) -> None:
-    with pytest.raises(SourceError, match=rf"backend `{name}` is not supported in this version; supported: cpp"):
-        get_backend(name)
-
-
 def test_a_misspelt_backend_names_the_nearest() -> None:
     with pytest.raises(SourceError, match=r"unknown backend `ccp` \(nearest: `cpp`\)"):
         get_backend("ccp")
