@@ -116,6 +116,26 @@ def gpu_metrics(
     return tuple(found)
 
 
+def report_ceilings(values: Mapping[str, float]) -> Ceilings | None:
+    """The chip's theoretical peaks at the clocks of the profile, as far as the raw page tells them; None without them.
+
+    Memory: bytes per cycle at most, times its clock. float32: multiply-adds per cycle at most (counted as two), times
+    the SMs' clock. They are above what any kernel reaches; measured ceilings are better.
+    """
+    memory = _product(values, "dram__bytes.sum.peak_sustained", "dram__cycles_elapsed.avg.per_second")
+    fma = _product(
+        values, "derived__sm__sass_thread_inst_executed_op_ffma_pred_on_x2", "sm__cycles_elapsed.avg.per_second"
+    )
+    if memory is None:
+        return None
+    flops = {} if fma is None else {"float32": fma}
+    return Ceilings(memory, memory, None, flops, flops, memory, {"method": "theoretical, from the profile"})
+
+
+def _product(values: Mapping[str, float], one: str, other: str) -> float | None:
+    return values[one] * values[other] if one in values and other in values else None
+
+
 class _Context(NamedTuple):
     """What a value is judged against: the other values, the work, and how far arithmetic and bytes set the floor."""
 

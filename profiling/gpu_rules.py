@@ -54,12 +54,19 @@ _REASONS: Mapping[str, Rule] = {
 # True: a wait that hurts. Of a warp that was ready but not picked there is nothing to gain.
 STALLS: Mapping[str, bool] = {_STALL.format(reason): reason != "not_selected" for reason in _REASONS}
 
+_LIMITED_BY: Mapping[str, str] = {
+    "registers": "registers",
+    "shared_mem": "shared memory",
+    "warps": "its warps",
+    "blocks": "its block slots",
+    "barriers": "barriers",
+}
 # What holds occupancy back, and the limit that shows whether it does.
 LIMITS: Mapping[str, str] = {
     "launch__registers_per_thread": "launch__occupancy_limit_registers",
     "launch__shared_mem_per_block_allocated": "launch__occupancy_limit_shared_mem",
     "launch__block_size": "launch__occupancy_limit_warps",
-    **{f"launch__occupancy_limit_{by}": f"launch__occupancy_limit_{by}" for by in ("blocks", "barriers")},
+    **{f"launch__occupancy_limit_{by}": f"launch__occupancy_limit_{by}" for by in _LIMITED_BY},
 }
 
 RULES: Mapping[str, Rule] = {
@@ -173,8 +180,7 @@ RULES: Mapping[str, Rule] = {
         "Shared memory per block; it limits occupancy where its limit is the lowest.",
     ),
     "launch__block_size": Rule("latency", "", "high", 256, 32, "Threads per block."),
-    "launch__occupancy_limit_blocks": _limit("Blocks per SM that the hardware can hold; small blocks run into it."),
-    "launch__occupancy_limit_barriers": _limit("Blocks per SM that its barriers allow."),
+    **{f"launch__occupancy_limit_{by}": _limit(f"Blocks per SM as {what} allow.") for by, what in _LIMITED_BY.items()},
     # Launching a kernel takes some microseconds; one that runs no longer is worth fusing or capturing.
     DURATION: Rule(
         "latency",

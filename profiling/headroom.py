@@ -105,8 +105,9 @@ def headroom_of(
 ) -> Headroom:
     """Headroom from floors and loads, on any device.
 
-    Without a floor the axes are divided by the loads alone, as if the whole time were gap (half of it, where a load is
-    not known either: what was not measured is no reason for full headroom), and the kernel is never near its peak. A time under the floor counts as no gap, and `why` says so.
+    Without a floor the axes are divided by the loads alone, as if the whole time were gap (half of it where a load is
+    not known either: what was not measured is no reason for full headroom), and the kernel is never near its peak. A
+    time under the floor counts as no gap, and `why` says so.
 
     Args:
         time_ms: the kernel's time.
