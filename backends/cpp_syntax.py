@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import tree_sitter
 import tree_sitter_cpp
@@ -23,22 +24,22 @@ _WORDS = {
     "__signed__": "signed",
 }
 _ATTRIBUTES = frozenset({"__attribute__", "__attribute", "__declspec"})
+_SHOWN_CHARS = 80
 _VECTOR = re.compile(r"vector_size|ext_vector_type")
 _LEXEME = re.compile(
     r"""
-    (?P<raw>(?:u8|[uUL])?R"(?P<mark>[^()\\\s]{0,16})\(.*?\)(?P=mark)")
+    (?P<raw>(?:u8|[uUL])?R"(?P<mark>[^()\\\s]{0,16})\()
     | (?P<quoted>"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')
     | (?P<unclosed>["'])
     | (?P<number>\.?\d(?:[eEpP][+-]|'?[\w.])*)
     | (?P<word>[A-Za-z_]\w*)
+    | (?P<open>[(\[{])
+    | (?P<close>[)\]}])
     | (?P<launch><<<)
     | (?P<launched>>>>)
     """,
     re.VERBOSE | re.DOTALL,
 )
-# How far an attribute or a launch configuration may reach: without a bound, hostile text costs quadratic time.
-_REACH_CHARS = 4096
-_BRACKET = re.compile(r"""(?P<text>"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')|(?P<open>[(\[{])|(?P<close>[)\]}])|>>>""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,66 +122,82 @@ def parse_unit(text: str) -> Unit:
     return unit
 
 
+def shown(node: tree_sitter.Node) -> str:
+    """The node's text for a message: what is long is cut."""
+    text = text_of(node)
+    return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"
+
+
 def text_of(node: tree_sitter.Node) -> str:
     """The node's text with runs of white space as one space."""
     return " ".join((node.text or b"").decode(errors="replace").split())
 
 
+@dataclass(frozen=True, slots=True)
+class _Open:
+    """A bracket, a launch's `<<<` or an attribute's first parenthesis that is not closed yet, and where it starts."""
+
+    kind: Literal["bracket", "launch", "attribute"]
+    start: int
+
+
 def _plain(text: str) -> tuple[str, int | None]:
-    """The text with extension words, attributes and launches respelled, and the row of the first unclosed quote."""
-    pieces: list[str] = []
-    launches: set[int] = set()  # ends of those that are open
-    start, unclosed = 0, None
-    while match := _LEXEME.search(text, start):
-        pieces.append(text[start : match.start()])
-        start = match.end()
-        found = match[0]
+    """The text with extension words, attributes and launches respelled, and the row of the first unclosed quote.
+
+    One pass, whatever the text is: a hostile one must not take more time than its length.
+    """
+    edits: list[tuple[int, int, str]] = []
+    stack: list[_Open] = []
+    attribute: re.Match[str] | None = None  # the word, until it is known what follows
+    inside = False  # an attribute
+    at, unclosed = 0, None
+    while unclosed is None and (match := _LEXEME.search(text, at)):
+        start, at = match.span()
+        follows = attribute is not None and not text[attribute.end() : start].strip()
+        word, attribute = attribute, None
         match match.lastgroup:
-            case "unclosed" if unclosed is None:
-                unclosed = text.count("\n", 0, match.start())
-            case "word" if found in _WORDS:
-                found = _WORDS[found].ljust(len(found))
-            case "word" if found in _ATTRIBUTES and (end := _closing(text, start)) is not None:
-                found, start = text[match.start() : end], end
-                if not _VECTOR.search(found):  # that one changes the type
-                    found = _blanked(found)
-            case "launch" if (end := _launched(text, start)) is not None:
+            case "raw":
+                end = text.find(f'){match["mark"]}"', at)
+                at = end + len(match["mark"]) + 2
+                unclosed = start if end < 0 else None
+            case "unclosed":
+                unclosed = start
+            case "word" if match[0] in _ATTRIBUTES and not inside:
+                attribute = match
+            case "word" if match[0] in _WORDS and not inside:
+                edits.append((start, at, _WORDS[match[0]].ljust(len(match[0]))))
+            case "open" if word is not None and follows:
+                stack.append(_Open("attribute", word.start()))
+                inside = True
+            case "open":
+                stack.append(_Open("bracket", start))
+            case "close":
+                while stack and stack[-1].kind == "launch":
+                    stack.pop()
+                if stack and (opened := stack.pop()).kind == "attribute":
+                    inside = False
+                    if not _VECTOR.search(text, opened.start, at):  # that one changes the type
+                        edits.append((opened.start, at, _blanked(text[opened.start : at])))
+            case "launch" if not inside:
+                stack.append(_Open("launch", start))
+            case "launched" if stack and stack[-1].kind == "launch":
                 # `kernel<<<grid, block>>>(x)` reads as `kernel  (grid, block)  (x)`.
-                found = "  ("
-                launches.add(end)
-            case "launched" if start in launches:
-                found = ")  "
-        pieces.append(found)
-    pieces.append(text[start:])
-    return "".join(pieces), unclosed
+                opened = stack.pop()
+                edits += [(opened.start, opened.start + 3, "  ("), (start, at, ")  ")]
+    return _edited(text, edits), None if unclosed is None else text.count("\n", 0, unclosed)
+
+
+def _edited(text: str, edits: list[tuple[int, int, str]]) -> str:
+    pieces: list[str] = []
+    at = 0
+    for start, end, replacement in sorted(edits):
+        pieces += (text[at:start], replacement)
+        at = end
+    return "".join([*pieces, text[at:]])
 
 
 def _blanked(text: str) -> str:
     return "".join("\n" if c == "\n" else " " * len(c.encode()) for c in text)
-
-
-def _closing(text: str, start: int) -> int | None:
-    """Position after the parenthesis that closes the one which follows `start`; None where there is no such pair."""
-    depth = 0
-    for match in _BRACKET.finditer(text, start, start + _REACH_CHARS):
-        if depth == 0 and (match["open"] != "(" or text[start : match.start()].strip()):
-            return None
-        depth += bool(match["open"]) - bool(match["close"])
-        if depth == 0:
-            return match.end()
-    return None
-
-
-def _launched(text: str, start: int) -> int | None:
-    """Position after the `>>>` that closes a launch configuration opened just before `start`; None without one."""
-    depth = 0
-    for match in _BRACKET.finditer(text, start, start + _REACH_CHARS):
-        depth += bool(match["open"]) - bool(match["close"])
-        if depth < 0:
-            return None
-        if depth == 0 and match[0] == ">>>":
-            return match.end()
-    return None
 
 
 def _first_error(root: tree_sitter.Node) -> int | None:

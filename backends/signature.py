@@ -5,13 +5,13 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 import tree_sitter
 
-from backends.cpp_syntax import AliasSyntax, FunctionSyntax, Unit, innermost, parse_unit, text_of
+from backends.cpp_syntax import AliasSyntax, FunctionSyntax, Unit, innermost, parse_unit, shown, text_of
 from backends.preprocessed import UserText, user_text
 from backends.scalar_types import STREAM, builtin_name, dtype_of, passed_as, unscoped, vector_of
 from backends.types import Parameter, Signature, SourceError
@@ -40,6 +40,14 @@ class _CType:
         return ("const " if self.const else "") + self.name + "*" * self.pointers
 
 
+@dataclass(frozen=True, slots=True)
+class _Types:
+    """What the unit declares, and the aliases that are resolved already."""
+
+    unit: Unit
+    known: dict[str, _CType] = field(default_factory=dict)
+
+
 def parse_signature(preprocessed: str, source: Path, function: str = "solve") -> Signature:
     """Read the one live definition of `function`.
 
@@ -62,14 +70,15 @@ def parse_signature(preprocessed: str, source: Path, function: str = "solve") ->
     for name, row in list(unit.types.items()):
         if dtype_of(name) is not None and not _is_main(user, row, source):
             del unit.types[name]  # a library's `half_t`: what everybody knows it to be
-    found = _live_definition(unit, user, source, function)
+    types = _Types(unit)
+    found = _live_definition(types, user, source, function)
     where = _where(user, found.row, source)
     _refuse_unexported(found, where, function)
     if found.declarator.has_error:
         raise SourceError(
             f"{where}: the declaration of {function} cannot be read as C++; write one `type name` per parameter"
         )
-    return Signature(tuple(_parameters(found, unit, where)), _returns(found, unit, where, function))
+    return Signature(tuple(_parameters(found, types, where)), _returns(found, types, where, function))
 
 
 def same_signature(baseline: Signature, candidate: Signature) -> str | None:
@@ -102,15 +111,15 @@ def _abi(parameter: Parameter) -> tuple[object, ...]:
     return parameter.dtype, parameter.pointer, parameter.const, value
 
 
-def _live_definition(unit: Unit, user: UserText, source: Path, function: str) -> FunctionSyntax:
-    named = [f for f in unit.functions if f.name == function]
-    live = [f for f in named if f.defined and (not f.scope or _has_c_linkage(f, named, unit))]
+def _live_definition(types: _Types, user: UserText, source: Path, function: str) -> FunctionSyntax:
+    named = [f for f in types.unit.functions if f.name == function]
+    live = [f for f in named if f.defined and (not f.scope or _has_c_linkage(f, named, types))]
     if len(live) > 1:
-        lines = " and ".join(_where(user, f.row, source) for f in live)
+        lines = " and ".join(_where(user, f.row, source) for f in live[:3])
         raise SourceError(f"{len(live)} live definitions of {function}: {lines}; keep one and rename the others")
     if not live:
-        raise SourceError(_nothing_found(unit, user, source, function))
-    if not _has_c_linkage(live[0], named, unit):
+        raise SourceError(_nothing_found(types.unit, user, source, function))
+    if not _has_c_linkage(live[0], named, types):
         raise SourceError(
             f'{_where(user, live[0].row, source)}: {function} is not extern "C", so it would be exported under a '
             f'mangled name; write extern "C" before its return type'
@@ -118,20 +127,20 @@ def _live_definition(unit: Unit, user: UserText, source: Path, function: str) ->
     return live[0]
 
 
-def _has_c_linkage(definition: FunctionSyntax, named: list[FunctionSyntax], unit: Unit) -> bool:
+def _has_c_linkage(definition: FunctionSyntax, named: list[FunctionSyntax], types: _Types) -> bool:
     """Whether `extern "C"` is around the definition or around an earlier prototype with the same types."""
     return definition.c_linkage or any(
-        f.c_linkage and f.row < definition.row and _shape(f, unit) == _shape(definition, unit)
+        f.c_linkage and f.row < definition.row and _shape(f, types) == _shape(definition, types)
         for f in named
         if not f.defined and f.scope == definition.scope
     )
 
 
-def _shape(function: FunctionSyntax, unit: Unit) -> list[str]:
+def _shape(function: FunctionSyntax, types: _Types) -> list[str]:
     shape = []
     for node in _parameter_nodes(function):
         try:
-            shape.append(str(_resolve(node, node.child_by_field_name("declarator"), unit)))
+            shape.append(str(_resolve(node, node.child_by_field_name("declarator"), types)))
         except _Unbindable:
             shape.append(text_of(node))
     return shape
@@ -176,7 +185,7 @@ def _nothing_found(unit: Unit, user: UserText, source: Path, function: str) -> s
         return f"{head}; found {other.name}() at {_where(user, other.row, source)}: {remedy} {function}"
     mentioned = _mention(source, function)
     if unit.first_error_row is not None:
-        behind = f", and line {mentioned} that names it comes to nothing" if mentioned else ""
+        behind = f"; line {mentioned} names {function}, but is no C++ function" if mentioned else ""
         return f"{head}; the text stops being C++ at {_where(user, unit.first_error_row, source)}{behind}"
     if mentioned is not None:
         return f"{head}; line {mentioned} names it only in a comment, a string or a branch the preprocessor leaves out"
@@ -219,16 +228,16 @@ def _parameter_nodes(function: FunctionSyntax) -> list[tree_sitter.Node]:
     return [] if len(nodes) == 1 and text_of(nodes[0]) == "void" else nodes
 
 
-def _parameters(function: FunctionSyntax, unit: Unit, where: str) -> Iterator[Parameter]:
+def _parameters(function: FunctionSyntax, types: _Types, where: str) -> Iterator[Parameter]:
     seen: set[str] = set()
     for number, node in enumerate(_parameter_nodes(function), start=1):
-        at = f"{where}: parameter {number} `{text_of(node)}`"
+        at = f"{where}: parameter {number} `{shown(node)}`"
         if node.type not in {"parameter_declaration", "optional_parameter_declaration"}:
             raise SourceError(f"{at}: variable argument lists cannot be bound; list every parameter")
         declarator = node.child_by_field_name("declarator")
         name = innermost(declarator) if declarator is not None else None
         try:
-            resolved = _resolve(node, declarator, unit)
+            resolved = _resolve(node, declarator, types)
         except _Unbindable as error:
             raise SourceError(f"{at}: {error}") from error
         if resolved.name == STREAM and resolved.pointers:
@@ -252,7 +261,7 @@ def _parameters(function: FunctionSyntax, unit: Unit, where: str) -> Iterator[Pa
         )
 
 
-def _returns(function: FunctionSyntax, unit: Unit, where: str, name: str) -> Literal["void", "int"]:
+def _returns(function: FunctionSyntax, types: _Types, where: str, name: str) -> Literal["void", "int"]:
     spec = function.node
     declarator: tree_sitter.Node | None = None
     for child in function.declarator.children:
@@ -260,24 +269,25 @@ def _returns(function: FunctionSyntax, unit: Unit, where: str, name: str) -> Lit
             spec = child.named_children[0]
             declarator = spec.child_by_field_name("declarator")
     try:
-        resolved = _resolve(spec, declarator, unit)
+        resolved = _resolve(spec, declarator, types)
         if not function.pointers and not resolved.pointers:
             if resolved.name == "void":
                 return "void"
             if resolved.dtype == "int32":
                 return "int"
-        reason = f"`{resolved}{'*' * function.pointers}`"
-    except _Unbindable as error:
-        reason = str(error)
-    raise SourceError(f"{where}: {name} returns {reason}; it must return void, or int with 0 for success")
+        returned = f"{resolved}{'*' * function.pointers}"
+    except _Unbindable:
+        kind = spec.child_by_field_name("type")
+        returned = shown(kind) if kind is not None else "nothing that can be read"
+    raise SourceError(f"{where}: {name} returns `{returned}`; it must return void, or int with 0 for success")
 
 
-def _resolve(spec: tree_sitter.Node, declarator: tree_sitter.Node | None, unit: Unit, depth: int = 0) -> _CType:
+def _resolve(spec: tree_sitter.Node, declarator: tree_sitter.Node | None, types: _Types, depth: int = 0) -> _CType:
     """The type of one declaration: `spec` holds the type and its qualifiers, `declarator` the stars and brackets."""
     kind = spec.child_by_field_name("type")
     if kind is None:
         raise _Unbindable("it has no type that can be read")
-    base = _base(kind, unit, depth)
+    base = _base(kind, types, depth)
     qualified = any(c.type == "type_qualifier" and text_of(c) == "const" for c in (*spec.children, *kind.children))
     const = base.const or (qualified and not base.pointers)
     pointers = base.pointers + _stars(declarator)
@@ -286,10 +296,10 @@ def _resolve(spec: tree_sitter.Node, declarator: tree_sitter.Node | None, unit: 
     return _CType(base.name, base.dtype, const, pointers)
 
 
-def _base(kind: tree_sitter.Node, unit: Unit, depth: int) -> _CType:
+def _base(kind: tree_sitter.Node, types: _Types, depth: int) -> _CType:
     match kind.type:
         case "struct_specifier" | "class_specifier" | "union_specifier" | "enum_specifier":
-            raise _Unbindable(f"`{text_of(kind).partition('{')[0].strip()}` cannot be bound; {_PASS}")
+            raise _Unbindable(f"`{shown(kind).partition('{')[0].strip()}` cannot be bound; {_PASS}")
         case "sized_type_specifier":
             words = [text_of(child) for child in kind.children if child.type != "type_qualifier"]
             name = builtin_name(words)
@@ -297,26 +307,30 @@ def _base(kind: tree_sitter.Node, unit: Unit, depth: int) -> _CType:
                 raise _Unbindable(f"`{' '.join(words)}` cannot be bound; {_PASS}")
             return _CType(name, dtype_of(name) or "", False, 0)
         case "primitive_type" | "type_identifier" | "qualified_identifier":
-            return _named(text_of(kind).replace(" ", ""), unit, depth)
+            return _named(text_of(kind).replace(" ", ""), types, depth)
         case _:
-            raise _Unbindable(f"`{text_of(kind)}` cannot be bound; {_PASS}")
+            raise _Unbindable(f"`{shown(kind)}` cannot be bound; {_PASS}")
 
 
-def _named(name: str, unit: Unit, depth: int) -> _CType:
+def _named(name: str, types: _Types, depth: int) -> _CType:
     """A type by name: the file's own aliases come before the names everybody knows."""
     short = unscoped(name)
-    aliases: list[AliasSyntax] = [] if name.startswith(("std::", "::std::")) else unit.aliases.get(short, [])
+    aliases: list[AliasSyntax] = [] if name.startswith(("std::", "::std::")) else types.unit.aliases.get(short, [])
+    if aliases and short in types.known:
+        return types.known[short]
     if aliases:
         if depth >= _ALIAS_DEPTH:
             raise _Unbindable(f"the alias `{name}` leads back to itself")
         try:
-            resolved = {_resolve(alias.spec, alias.declarator, unit, depth + 1) for alias in aliases}
+            resolved = {_resolve(alias.spec, alias.declarator, types, depth + 1) for alias in aliases}
         except _Unbindable as error:
+            if depth:
+                raise
             raise _Unbindable(f"`{name}` stands for a type that cannot be bound: {error}") from error
         if len(resolved) > 1:
             raise _Unbindable(f"`{name}` stands for {len(resolved)} different types; write the type out")
-        return resolved.pop()
-    if name in unit.types:
+        return types.known.setdefault(short, resolved.pop())
+    if name in types.unit.types:
         raise _Unbindable(f"`{name}` is a struct, class, union, enum or vector; {_PASS}")
     if name in {STREAM, "CUstream"}:
         return _CType(STREAM, "void", False, 0)

@@ -70,6 +70,8 @@ def bind(
         for parameter in signature.parameters
     )
     case = Case(dims=dict(dims), arguments=arguments)
+    if not case.tensors:
+        raise TaskError("solve has no pointer parameter, so it can write nothing; give it one for each output")
     if not any(t.role != "in" for t in case.tensors):
         raise TaskError(
             "solve has no output: every pointer is const; make the output non-const or set its role in task.tensors"
