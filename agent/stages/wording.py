@@ -12,8 +12,8 @@ from agent.run import Kernel, Run
 from agent.stages.evidence import Evidence
 from agent.task import Task
 from backends.types import KernelResources, Rejected
-from profiling.types import Ceilings, Profile, ProfiledKernel, RuleFinding, Tensor, Tolerance
-from prompts.catalogue import Method, switch_name
+from profiling.types import Axis, Ceilings, Metric, Profile, ProfiledKernel, RuleFinding, Tensor, Tolerance
+from prompts.catalogue import Catalogue, Method, switch_name
 from prompts.renderer import number, render
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _LONGEST_FAILURE = 300
 _MOST_RULES = 6
-_LONGEST_RULE = 400
+_LONGEST_RULE = 300
 
 
 def system_prompt() -> str:
@@ -33,14 +33,12 @@ def plan_prompt(run: Run, best: Kernel, evidence: Evidence, problems: Sequence[s
     """System text, cacheable prefix and the rest of a plan request."""
     axes = {axis: slots for axis, slots in evidence.axis_budget.items() if slots}
     arch = run.device.arch if run.gpu is None else run.gpu.arch
-    methods = run.catalogue.select(run.task.backend.name, arch, tuple(axes), run.features)
+    methods = offered(run.catalogue, run.task.backend.name, arch, evidence.axis_budget, run.features)
     prompt = render(
         "plan",
         headroom=evidence.headroom,
         profile=profile_values(
-            evidence.profile,
-            [m for metrics in evidence.top.values() for m in metrics],
-            best.built.resources,
+            evidence.profile, [m for metrics in evidence.top.values() for m in metrics], best.built.resources
         ),
         mix=", ".join(f"{name} {number(v) if not isinstance(v, str) else v}" for name, v in evidence.mix.items()),
         history=_history(run),
@@ -52,6 +50,14 @@ def plan_prompt(run: Run, best: Kernel, evidence: Evidence, problems: Sequence[s
         problems=list(problems),
     )
     return system_prompt(), _prefix(run, best), prompt
+
+
+def offered(
+    catalogue: Catalogue, backend: str, arch: str, axis_budget: Mapping[Axis, int], features: Sequence[str]
+) -> tuple[Method, ...]:
+    """The methods that a plan is shown: those that fit backend, device and the axes that have slots."""
+    axes = [axis for axis, slots in axis_budget.items() if slots]
+    return catalogue.select(backend, arch, axes, features)
 
 
 def branch_prefix(run: Run, best: Kernel, plan: Plan) -> str:
@@ -140,7 +146,7 @@ def task_values(task: Task, tolerance: Tolerance, arch: str | None) -> Mapping[s
         "build": task.backend.compile_line if name == "triton" else " ".join([task.backend.compile_line, *flags]),
         "libraries": list(section.allow.libraries),
         "arch": arch,
-        "features": f"{arch}a" if arch is not None and _sm(arch) >= _FIRST_WITH_FEATURES else None,
+        "features": None if arch is None else _OWN_INSTRUCTIONS.get(arch.rstrip("af")),
     }
 
 
@@ -174,7 +180,7 @@ def ceiling_values(ceilings: Ceilings, unit: str) -> Mapping[str, str]:
 
 
 def profile_values(
-    profile: Profile, metrics: Sequence[object], resources: Sequence[KernelResources]
+    profile: Profile, metrics: Sequence[Metric], resources: Sequence[KernelResources]
 ) -> Mapping[str, object]:
     """What the `evidence` template tells of a profile: its leading metrics, kernels, compiler figures and rules."""
     return {
@@ -184,7 +190,7 @@ def profile_values(
         "metrics": list(metrics),
         "kernels": [_kernel(k) for k in profile.kernels],
         "resources": [_resources(r) for r in resources],
-        "rules": _rules(profile.rules, several=len(profile.kernels) > 1),
+        "rules": rule_lines(profile.rules, several=len(profile.kernels) > 1),
     }
 
 
@@ -196,7 +202,7 @@ def _kernel(kernel: ProfiledKernel) -> Mapping[str, object]:
         "time_ms": kernel.time_ms,
         "share": "not measured" if kernel.share is None else f"{kernel.share:.0%}",
         "block": "not told" if kernel.block is None else "x".join(map(str, kernel.block)),
-        "values": [
+        "cells": [
             "not measured" if name not in kernel.metrics else f"{kernel.metrics[name]:.3g}{unit}"
             for name, unit in _KERNEL_METRICS
         ],
@@ -215,7 +221,7 @@ def _resources(kernel: KernelResources) -> str:
     return f"{_short(kernel.name)}: " + (", ".join(t.format(v) for t, v in told if v is not None) or "nothing told")
 
 
-def _rules(rules: Sequence[RuleFinding], several: bool) -> list[str]:
+def rule_lines(rules: Sequence[RuleFinding], several: bool) -> list[str]:
     """The rules that estimate a gain, largest first; the kernel is named where there are `several`."""
     gains = [r for r in rules if r.kind == "OPT" and r.speedup_percent is not None and r.rule not in _IDLE_RULES]
     lines = []
@@ -233,10 +239,6 @@ def _short(name: str) -> str:
     return name.replace("(anonymous namespace)::", "").replace("<unnamed>::", "").split("(", 1)[0].replace("|", "/")
 
 
-def _sm(arch: str) -> int:
-    return int(arch.removeprefix("sm_").rstrip("af"))
-
-
 # What a kernel's row shows, in the order of the template's columns, each with its unit.
 _KERNEL_METRICS = (
     ("sm__warps_active.avg.pct_of_peak_sustained_active", " %"),
@@ -248,7 +250,15 @@ _KERNEL_METRICS = (
 )
 # Compressible memory is for whoever allocates it; a kernel gets its buffers.
 _IDLE_RULES = {"MemoryL2Compression"}
-_FIRST_WITH_FEATURES = 90
+# What is compiled only where a target's `a` features are asked for; the backend asks when a source uses it.
+_OWN_INSTRUCTIONS = {
+    "sm_90": "wgmma, setmaxnreg",
+    "sm_100": "tcgen05, setmaxnreg",
+    "sm_103": "tcgen05, setmaxnreg",
+    "sm_110": "tcgen05, setmaxnreg",
+    "sm_120": "setmaxnreg, block-scaled mma",
+    "sm_121": "setmaxnreg, block-scaled mma",
+}
 _TITLES = {"cuda": "CUDA", "cutlass": "CUTLASS", "triton": "Triton"}
 _FEATURES = ("sse4_2", "avx", "avx2", "fma", "f16c", "bmi2", "neon", "asimd", "sve")
 _PRECISION = {
@@ -258,7 +268,7 @@ _PRECISION = {
 }
 _GPU_PRECISION = {
     "input": "products of the inputs' own types, summed in float32 or wider; for float32 that is as exact as "
-    "float32 FMA,\n  so plain TF32, bf16 or fp16 products fail (split ones such as 3xTF32 may pass)",
+    "float32 FMA, so plain TF32, bf16 or fp16 products fail (split ones such as 3xTF32 may pass)",
     "tf32": "TF32 products or better, summed in float32 or wider",
     "any": "any that the tolerance admits",
 }
