@@ -55,6 +55,7 @@ class Method:
         triggers: the metrics that call for it.
         backends: the backends it can be written for.
         min_sm: lowest compute capability (90 is sm_90); 0 for any; None off the GPU.
+        max_sm: the last compute capability that has what it needs; None where there is no end.
         hosts: CPU architectures it fits, each with the CPU features it needs; empty on a GPU.
         parameters: what a strategy may set (tile sizes, stages …).
         conflicts: ids that cannot stand in one plan with it.
@@ -70,6 +71,7 @@ class Method:
     triggers: tuple[Trigger, ...]
     backends: tuple[str, ...]
     min_sm: int | None
+    max_sm: int | None
     hosts: Mapping[str, tuple[str, ...]]
     parameters: tuple[str, ...]
     conflicts: tuple[str, ...]
@@ -86,7 +88,9 @@ class Method:
             return False
         gpu = _SM.fullmatch(arch)
         if gpu is not None:
-            return self.min_sm is not None and int(gpu.group(1)) >= self.min_sm
+            capability = int(gpu.group(1))
+            last = capability if self.max_sm is None else self.max_sm
+            return self.min_sm is not None and self.min_sm <= capability <= last
         return arch in self.hosts
 
 
@@ -186,6 +190,7 @@ class _MethodEntry(_Strict):
     triggers: tuple[_TriggerEntry, ...] = Field(min_length=1)
     backends: tuple[str, ...] | None = None
     min_sm: int | None = None
+    max_sm: int | None = None
     hosts: dict[str, tuple[str, ...]] | None = None
     parameters: tuple[str, ...] = ()
     conflicts: tuple[str, ...] = ()
@@ -247,6 +252,7 @@ def _method(entry: _MethodEntry, file: _MethodsFile) -> Method:
         triggers=tuple(Trigger(t.metric, t.when, t.why) for t in entry.triggers),
         backends=entry.backends or file.backends,
         min_sm=entry.min_sm,
+        max_sm=entry.max_sm,
         hosts=file.hosts if entry.hosts is None else entry.hosts,
         parameters=entry.parameters,
         conflicts=entry.conflicts,

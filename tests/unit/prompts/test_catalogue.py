@@ -71,7 +71,7 @@ def test_a_gpu_method_has_a_signature_on_every_card_it_is_offered_for() -> None:
     for method in load_catalogue().methods:
         if GPU & set(method.backends) and method.signature == "opcodes" and method.id not in late:
             for arch in ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_103a", "sm_120a"):
-                if int(arch.strip("sma_")) >= (method.min_sm or 0):
+                if any(method.fits(backend, arch) for backend in GPU):
                     assert file.alternatives(method.id, arch), (method.id, arch)
 
 
@@ -117,6 +117,7 @@ def test_select_compares_architectures_as_numbers() -> None:
     assert "memory.tma_multicast" not in on["sm_75"]
     assert "memory.tma_multicast" in on["sm_90a"] & on["sm_100a"]
     assert "compute.block_scaled_precision" in on["sm_100a"] - on["sm_90a"]
+    assert "latency.intra_wg_gemm_softmax_pipeline" in on["sm_90a"] - on["sm_100a"]  # wgmma is Hopper's alone
 
 
 def test_select_is_ordered_and_keeps_to_backend_axis_and_features() -> None:
