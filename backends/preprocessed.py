@@ -45,12 +45,13 @@ def user_text(preprocessed: str, main: str) -> UserText:
 
     Args:
         preprocessed: output of `g++ -E`, `clang++ -E` or `nvcc -E`; text without markers is taken as `main` itself.
-        main: name of the main file.
+        main: name of the main file, whatever its copy was called that the preprocessor read.
     """
     lines: list[str] = []
     origins: list[Origin] = []
     includes: dict[str, None] = {}
     file, number, system = main, 1, False
+    copy = ""  # the main file as the preprocessor names it, which begins with it
     toolkit = "\0"  # starts no path
     outer: list[bool] = []
     for line in preprocessed.split("\n"):
@@ -63,6 +64,8 @@ def user_text(preprocessed: str, main: str) -> UserText:
             continue
         before = file
         number, file = int(marker[1]), _ESCAPE.sub(_unescape, marker[2])
+        copy = copy or file
+        file = main if file == copy else file
         flags = marker[3].split()
         if _ENTER in flags:
             outer.append(system)

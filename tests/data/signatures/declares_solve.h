@@ -1,0 +1,3 @@
+#pragma once
+#include <cuda_fp16.h>
+extern "C" void solve(const half* A, half* C, int N);

@@ -1,0 +1,3 @@
+extern "C" void solve(const float* input, int dim, int* output, const int* shape, int ndim) {
+    (void)dim;
+}

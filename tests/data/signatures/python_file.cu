@@ -1,0 +1,4 @@
+import torch
+
+def solve(a, b, n):
+    b.copy_(a)

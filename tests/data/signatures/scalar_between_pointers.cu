@@ -1,0 +1,1 @@
+extern "C" void solve(const float* A, int N, float* out) { (void)N; }
