@@ -31,7 +31,7 @@ from backends.host_compiler import disk_error, search_path
 from backends.identity import source_hash, tests_switch
 from backends.preprocessed import user_text
 from backends.process import Completed, run_process
-from backends.ptxas import parse_resources, without_resources
+from backends.ptxas import parse_resources, with_ptx_lines, without_resources
 from backends.sass import parse_sass
 from backends.signature import parse_signature
 from backends.types import BuildSpec, Built, Listing, Rejected, Signature, ToolchainError
@@ -51,7 +51,9 @@ _SAFE_NAME = re.compile(r"\w[\w .()+=-]*", re.ASCII)
 _PLAIN_NAME = "kernel.cu"
 _BESIDE = "_beside"
 _TOOLKIT = "_toolkit"
-_TEMPORARY = re.compile(r"(?:\btmp/)?\btmpxft_[0-9a-f]+_[0-9a-f]+-\d+_")
+_TEMPORARY = re.compile(r"(?<![\w./])tmp/(?:tmpxft_[0-9a-f]+_[0-9a-f]+-\d+_)?")
+# What is between the steps stays until the folder goes: an error in PTX can be shown with its line.
+_KEEP = ("--keep", "--keep-dir", "tmp")
 _ENTERED = re.compile(r'^# 1 "([^"]+)" 1\b', re.MULTILINE)
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include(?:_next)?[ \t]*(?:[<"]([^>"\n]+)[>"]|(\w+))', re.MULTILINE)
 _DISASSEMBLE_LIMIT_S = 60.0
@@ -73,8 +75,7 @@ class _Job:
         spec: how the task wants it.
         copy: the kernel in the private folder.
         user: links to the task's include folders.
-        system: links to the headers of CUTLASS and the toolkit.
-        cutlass: those of them that are CUTLASS's.
+        cutlass: links to CUTLASS's.
     """
 
     toolkit: Toolkit
@@ -82,7 +83,6 @@ class _Job:
     spec: BuildSpec
     copy: Path
     user: Mapping[str, Path]
-    system: Mapping[str, Path]
     cutlass: Sequence[str]
 
     @property
@@ -183,8 +183,11 @@ class CudaBackend:
         return source_hash(source)
 
     def _cutlass(self, text: str) -> CutlassHeaders | None:
-        """The headers, where the kernel asks for them."""
-        return find_cutlass() if includes_cutlass(text) else None
+        """The headers, where the kernel asks for them; a kernel that asks for what is not there does not build."""
+        try:
+            return find_cutlass() if includes_cutlass(text) else None
+        except ToolchainError:
+            return None
 
     def _job(self, source: Path, spec: BuildSpec, work: Path) -> _Job:
         toolkit = find_toolkit()
@@ -192,10 +195,9 @@ class CudaBackend:
         headers = self._cutlass(_read(copy))
         user = {f"_include{n}": folder.absolute() for n, folder in enumerate(spec.include)}
         cutlass = {f"_cutlass{n}": folder for n, folder in enumerate(headers.folders if headers else ())}
-        system = {**cutlass, **({} if toolkit.include == _SEARCHED else {_TOOLKIT: toolkit.include})}
-        for name, folder in {_BESIDE: source.parent.absolute(), **user, **system}.items():
+        for name, folder in {_BESIDE: source.parent.absolute(), **user, **cutlass, _TOOLKIT: toolkit.include}.items():
             (work / name).symlink_to(folder)
-        return _Job(toolkit, source, spec, copy, user, system, tuple(cutlass))
+        return _Job(toolkit, source, spec, copy, user, tuple(cutlass))
 
 
 def _cuobjdump(program: Path, library: Path, limit_bytes: int) -> Completed:
@@ -218,7 +220,7 @@ def _build(job: _Job, cache: Path) -> Built | Rejected:
     if found is not None:
         return found
     (job.work / _EXPORTS).write_text(_EXPORTED, encoding="utf-8")
-    action = ("-o", ARTIFACT, *_LINK, "-L", link_folder(job.toolkit, job.work), *_LINKER)
+    action = ("-o", ARTIFACT, *_KEEP, *_LINK, "-L", link_folder(job.toolkit, job.work), *_LINKER)
     arguments = _arguments(job, unit.target, action)
     done = _nvcc(job, arguments, unit.target)
     other = specific_target(unit.target, done.stderr) if done.returncode != 0 and not done.timed_out else None
@@ -260,7 +262,9 @@ def _preprocess(job: _Job) -> _Unit | Failed:
 
 
 def _preprocessed(job: _Job, target: str, *more: str) -> str | Failed:
-    arguments = _arguments(job, target, ("-E", "-o", _PREPROCESSED, *more))
+    # nvcc names its own headers like a user's.
+    system = () if job.toolkit.include == _SEARCHED else ("-isystem", _TOOLKIT)
+    arguments = _arguments(job, target, ("-E", "-o", _PREPROCESSED, *system, *more))
     done = _nvcc(job, arguments, target)
     failed = failure(done, _readable(job, done), job.source.name, f"preprocessor exceeded {job.spec.timeout_s:g} s")
     return failed or _read(job.work / _PREPROCESSED)
@@ -287,7 +291,7 @@ def _arguments(job: _Job, target: str, action: tuple[str, ...]) -> tuple[str, ..
         *action,
         f"-Xcompiler=-iquote,{_BESIDE}",
         *(f"-I{name}" for name in job.user),
-        *(word for name in job.system for word in ("-isystem", name)),
+        *(word for name in job.cutlass for word in ("-isystem", name)),
         "-x",
         "cu",
         job.copy.name,
@@ -298,9 +302,9 @@ def _arguments(job: _Job, target: str, action: tuple[str, ...]) -> tuple[str, ..
 
 def _readable(job: _Job, done: Completed) -> str:
     """What nvcc said, less the resources, with the kernel's names for files and functions."""
-    log = _TEMPORARY.sub("", demangled_text(without_resources(done.stderr)))
+    log = _TEMPORARY.sub("", demangled_text(with_ptx_lines(without_resources(done.stderr), job.work)))
     names = {f"{link}/": f"{folder}/" for link, folder in job.user.items()}
-    names |= {f"{link}/": "" for link in (_BESIDE, *job.system)}
+    names |= {f"{link}/": "" for link in (_BESIDE, _TOOLKIT, *job.cutlass)}
     log = without_folders(diagnostics.shorten_paths(log, names), job.work, job.source)
     return log if job.copy.name == job.source.name else log.replace(job.copy.name, job.source.name)
 

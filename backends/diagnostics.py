@@ -10,11 +10,26 @@ MAX_BYTES = 6000
 _MAX_LINE = 300
 _CONTEXT = 5  # the error itself, the source line, the caret, a fix-it
 
-_DIAGNOSTIC = re.compile(r"^(?P<at>.+?:\d+(?::\d+)?: )?(?P<kind>fatal error|error|Error|warning|note|sorry): ")
+# `kernel.cpp:4:10: error: …` of g++ and clang++, `kernel.cu(4): error #20: …` of nvcc's front end.
+_DIAGNOSTIC = re.compile(
+    r"^(?P<at>.+?(?::\d+(?::\d+)?|\(\d+\)): |At end of source: )?"
+    r"(?P<kind>fatal error|catastrophic error|internal error|error|Error|warning|remark|note|sorry)(?: ?#\d+(?:-D)?)?: "
+)
 _DRIVER = re.compile(r"^\S*(?:g\+\+|clang\+\+|c\+\+|cc1plus|collect2|ld|as)(?:\.\w+)?: ")
+_CUDA_TOOL = re.compile(
+    r"^(?:nvcc|ptxas|nvlink|fatbinary|cudafe\+\+|cicc)\b(?:.*?; | )(?P<kind>error|fatal|warning|info)\s*: "
+)
+# What a tool says when it has said all: how many errors there were, or that it stops.
+_SUMMARY = re.compile(r"Ptx assembly aborted|^\d+ errors? detected in the compilation|^compilation terminated")
 _LINKER = re.compile(r"undefined reference to|multiple definition of|cannot find -l|relocation .* against")
-_ERRORS = {"error", "fatal error", "Error", "sorry"}
+_ERRORS = {"error", "fatal error", "catastrophic error", "internal error", "Error", "sorry", "fatal"}
 _POINTER = re.compile(r"^.+?:\d+(?::\d+)?:\s+(?:required from|note: called from)")
+# The stack of instantiations under an error of nvcc's front end; without a file it is the error's own.
+_INSTANTIATION = re.compile(
+    r"^\s+(?:detected during:?\s*)?(?P<what>\S.*?)? ?at line (?P<line>\d+)(?: of \"?(?P<file>[^\"]+?)\"?)?$"
+)
+_STACK_HEAD = re.compile(r"^\s+(?:detected during:|\[ ?\d+ instantiation contexts not shown ?\])$")
+_WHAT_LENGTH = 160
 
 
 def shorten_paths(text: str, replacements: Mapping[str, str]) -> str:
@@ -28,25 +43,34 @@ def errors_only(log: str, own: str) -> str:
     """The errors of a failed build, at most 60 lines and 6 kB.
 
     Kept are each error with the few lines under it and lines that point into the kernel itself ("required from
-    here", "called from here"); warnings, candidate lists and instantiation stacks through headers go.
+    here", "called from here", "at line 3"); warnings, candidate lists and instantiation stacks through headers go.
 
     Args:
         log: the compiler's output.
         own: name of the kernel's file as the compiler prints it.
     """
-    kept: list[str] = []
+    blocks: list[list[str]] = [[]]
     room = 0
+    at_own = False
     for line in filter(str.strip, log.splitlines()):
         kind = _kind(line)
         if kind == "error":
+            blocks.append([])
             room = _CONTEXT
+            at_own = line.startswith((f"{own}(", f"{own}:"))
         elif line.startswith(f"{own}:") and _POINTER.match(line):
             room = 1
-        elif kind is not None or line.startswith("In file included from"):
+        elif kind is None and (frame := _INSTANTIATION.match(line)):
+            if frame["file"] == own or (frame["file"] is None and at_own):
+                blocks[-1].append(f"    at line {frame['line']} of {own}: {(frame['what'] or '')[:_WHAT_LENGTH]}")
+            continue
+        elif kind is not None or line.startswith("In file included from") or _STACK_HEAD.match(line):
             room = 0
         if room > 0:
-            kept.append(line)
+            blocks[-1].append(line)
             room -= 1
+    # A template that is instantiated ten times fails ten times.
+    kept = [line for block in dict.fromkeys(map(tuple, blocks)) for line in block]
     if not kept:
         return bounded(log)
     return bounded("\n".join(kept), dropped=len(log.splitlines()) - len(kept))
@@ -79,8 +103,10 @@ def bounded(text: str, dropped: int = 0) -> str:
 
 
 def _kind(line: str) -> str | None:
-    """`error`, `other` for warnings and notes, None for a line that belongs to the diagnostic above it."""
-    match = _DIAGNOSTIC.match(line)
+    """`error`, `other` for warnings, notes and summaries, None for a line that belongs to the diagnostic above it."""
+    if _SUMMARY.search(line):
+        return "other"
+    match = _DIAGNOSTIC.match(line) or _CUDA_TOOL.match(line)
     if match is not None:
         return "error" if match["kind"] in _ERRORS else "other"
     if _LINKER.search(line) or (_DRIVER.match(line) and "error" in line.lower()):
@@ -92,7 +118,9 @@ def _is_source_error(line: str) -> bool:
     if _LINKER.search(line):
         return True
     match = _DIAGNOSTIC.match(line)
-    return match is not None and match["kind"] in _ERRORS and match["at"] is not None
+    if match is not None:
+        return match["kind"] in _ERRORS and match["at"] is not None
+    return _CUDA_TOOL.match(line) is not None and _kind(line) == "error"
 
 
 def _cut(line: str) -> str:

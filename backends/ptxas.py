@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from backends.demangle import demangled
 from backends.types import KernelResources
@@ -18,6 +20,9 @@ _SHARED = re.compile(r"\b(\d+)(?:\+\d+)? bytes smem")
 _CONSTANT = re.compile(r"\b(\d+)(?:\+\d+)? bytes cmem\[\d+\]")
 _OTHER = re.compile(r"ptxas info\s*: (?:\d+ bytes gmem|Compile time =|Overriding )")
 _Key = tuple[str, str]
+_PTX_ERROR = re.compile(r"^ptxas (?P<file>.+\.ptx), line (?P<line>\d+); (?:error|fatal)\s*:")
+_LOC = re.compile(r"^\s*\.loc\s+(\d+)\s+(\d+)")
+_FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"([^"]+)"')
 
 
 def parse_resources(log: str) -> tuple[KernelResources, ...]:
@@ -57,6 +62,42 @@ def without_resources(log: str) -> str:
     """The log less the lines that `parse_resources` reads: warnings, notes and advice stay."""
     patterns = (_ENTRY, _PROPERTIES, _STACK, _USED, _OTHER)
     return "\n".join(line for line in log.splitlines() if not any(p.match(line) for p in patterns))
+
+
+def with_ptx_lines(log: str, work: Path) -> str:
+    """The log with, under each error that names a line of PTX, that line and the source line it came from.
+
+    Args:
+        log: nvcc's, with the names of files kept in `work`.
+        work: the folder in which nvcc ran with `--keep`.
+    """
+    lines: list[str] = []
+    for line in log.splitlines():
+        lines.append(line)
+        match = _PTX_ERROR.match(line)
+        if match:
+            lines += _ptx_line(work / match["file"], int(match["line"]))
+    return "\n".join(lines)
+
+
+def _ptx_line(file: Path, number: int) -> list[str]:
+    try:
+        ptx = file.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
+    if not 0 < number <= len(ptx):
+        return []
+    origin = _origin(ptx, number)
+    return [f"    {ptx[number - 1].strip()}", *([f"    from {origin}"] if origin else [])]
+
+
+def _origin(ptx: Sequence[str], number: int) -> str | None:
+    """File and line of the source behind a line of PTX."""
+    loc = next((m for line in reversed(ptx[:number]) if (m := _LOC.match(line))), None)
+    if loc is None:
+        return None
+    files = {m[1]: m[2] for line in ptx if (m := _FILE.match(line))}
+    return f"{files[loc[1]]}:{loc[2]}" if loc[1] in files else None
 
 
 def _used(kernel: KernelResources, registers: int, rest: str) -> KernelResources:
