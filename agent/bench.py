@@ -10,11 +10,10 @@ from typing import Any
 from agent.config import Config, load_config, parse_assignments, resolve, validate, with_overrides
 from agent.errors import ConfigError
 from agent.faults import as_exit_codes
+from agent.machine import find_machine, say_warning
 from agent.paths import cache_folder, find_config
-from agent.task import Task, check_candidate, limits, measure_settings, prepare_task, require_fit, work_of
+from agent.task import Task, check_candidate, on_machine, open_harness, prepare_task, work_of
 from backends.types import Built, Rejected
-from profiling.ceilings import measure_ceilings
-from profiling.device import cpu_facts
 from profiling.harness.harness import Harness
 from profiling.headroom import floor_ms
 from profiling.types import Ceilings, Comparison, Evaluation, TaskCheck, TaskError
@@ -65,12 +64,13 @@ def bench_config(name: str, candidate: Path | None, overrides: Sequence[str]) ->
 
 
 def _bench(config: Config, candidate: Path | None) -> tuple[Task, Benched]:
-    task = prepare_task(config)
+    bound = prepare_task(config)
     cache = cache_folder()
     with as_exit_codes():
-        require_fit(task, cpu_facts())
-        ceilings = measure_ceilings(cache / "ceilings", config.device.threads)
-        with Harness(task.problem, measure_settings(config), limits(config), cache / "harness") as harness:
+        machine = find_machine(config, bound.backend, say_warning)
+        task = on_machine(bound, machine)
+        ceilings = machine.ceilings(cache, config)
+        with open_harness(task, machine, cache) as harness:
             return task, _measure(task, harness, ceilings, cache / "builds", candidate)
 
 

@@ -10,14 +10,12 @@ from agent.artefacts import plain, write_json, write_text
 from agent.config import load_config
 from agent.errors import ConfigError
 from agent.faults import as_exit_codes
+from agent.machine import Machine, find_machine, here, look_at, say_warning
 from agent.paths import cache_folder, find_config
-from agent.task import Task, limits, measure_settings, prepare_task, require_fit
+from agent.task import Task, on_machine, open_harness, prepare_task
 from backends.registry import get_backend
 from backends.types import Rejected
-from profiling.counters import counter_source
-from profiling.device import cpu_facts
-from profiling.environment import inspect_environment, to_markdown
-from profiling.harness.harness import Harness
+from profiling.environment import to_markdown
 from profiling.types import TaskCheck
 
 
@@ -29,10 +27,15 @@ def check(config: str | None, overrides: Sequence[str], output: Path) -> tuple[M
         UnfitEnvironment: the machine is.
     """
     task = None if config is None else prepare_task(load_config(find_config(config), overrides))
-    found, layers = (None, {}) if task is None else _check_task(task)
     with as_exit_codes():
-        tools = (task.backend if task else get_backend("cpp")).toolchain()
-    environment = inspect_environment(tools, counter_source(), layers)
+        if task is None:
+            backend, machine = get_backend("cpp"), here()
+            found: TaskCheck | None = None
+            layers: Mapping[str, bool] = {}
+        else:
+            backend, machine = task.backend, find_machine(task.config, task.backend, say_warning)
+            found, layers = _check_task(on_machine(task, machine), machine)
+        environment = look_at(machine, backend, layers, cache_folder())
     text = to_markdown(environment)
     write_json(output / "env.json", environment)
     write_text(output / "env.md", text)
@@ -42,15 +45,12 @@ def check(config: str | None, overrides: Sequence[str], output: Path) -> tuple[M
     return result, text
 
 
-def _check_task(task: Task) -> tuple[TaskCheck, dict[str, bool]]:
+def _check_task(task: Task, machine: Machine) -> tuple[TaskCheck, Mapping[str, bool]]:
     if task.problem.reference is None:
         raise ConfigError("task.reference: is missing; without a reference nothing can be checked")
     cache = cache_folder()
-    with as_exit_codes():
-        require_fit(task, cpu_facts())
-        built = task.backend.build(task.baseline, task.spec, cache / "builds")
-        if isinstance(built, Rejected):
-            raise ConfigError(f"the baseline {task.baseline} does not build: {built.reason}")
-        settings = measure_settings(task.config)
-        with Harness(task.problem, settings, limits(task.config), cache / "harness") as harness:
-            return harness.check_task(built.artifact), dict(harness.layers())
+    built = task.backend.build(task.baseline, task.spec, cache / "builds")
+    if isinstance(built, Rejected):
+        raise ConfigError(f"the baseline {task.baseline} does not build: {built.reason}")
+    with open_harness(task, machine, cache) as harness:
+        return harness.check_task(built.artifact), harness.layers()

@@ -37,6 +37,7 @@ Dim = Annotated[Whole, Field(ge=1, le=2**40)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Count = Annotated[Whole, Field(ge=1)]
+Gpu = Annotated[int, Field(ge=0)] | Annotated[str, Field(pattern=r"^(GPU|MIG)-[0-9a-zA-Z-]+$")]
 
 
 _PATHS = {
@@ -177,9 +178,17 @@ class MemorySection(Section):
 
 
 class DeviceSection(Section):
-    """What a candidate may use of this machine."""
+    """What a candidate may use of this machine.
+
+    Attributes:
+        threads: cores, for C++ kernels.
+        gpus: which GPU, by index as CUDA_VISIBLE_DEVICES lets them through, or by the beginning of its UUID.
+        arch: what GPU kernels are built for; `auto` is the GPU's own.
+    """
 
     threads: Count = 1
+    gpus: Annotated[tuple[Gpu, ...], Field(min_length=1, max_length=1)] = (0,)
+    arch: Annotated[str, Field(pattern=r"^(auto|sm_[0-9]{2,3}[af]?)$")] = "auto"
 
 
 class Config(Section):

@@ -14,7 +14,7 @@ from agent.stages.baseline import measure_baseline, measure_noise
 from agent.stages.branches import evaluate_branches, repair_branches, write_branches
 from agent.stages.champion import challenge
 from agent.stages.ended import check_patience, end_iteration, kernel_after
-from agent.stages.evidence import gather, on_this_device, profile_kernel
+from agent.stages.evidence import gather, on_this_device, profile_champion
 from agent.stages.finish import finish
 from agent.stages.learning import remember_attempt, remember_failure
 from agent.stages.planning import make_plan
@@ -62,7 +62,7 @@ def iterate(run: Run, iteration: int, baseline: Kernel) -> None:
     decision, comparison = challenge(run, iteration, champion, base)
     if decision.accepted:
         run.best = champion
-        profile_kernel(run, champion)
+        profile_champion(run, iteration, champion)
         measure_noise(run, iteration, champion)
     presence = check_machine_code(run, iteration, plan, base, champion)
     ablations = ablate(run, iteration, plan, base, champion) if run.search.ablate else {}

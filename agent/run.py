@@ -26,6 +26,7 @@ from agent.events import (
     TaskChecked,
 )
 from agent.journal import Journal
+from agent.machine import Machine
 from agent.paths import iteration_folder
 from agent.progress import Progress
 from agent.task import Task, check_candidate
@@ -33,6 +34,7 @@ from backends.types import BuildSpec, Built, Rejected
 from memory.store import Store
 from memory.types import Scope
 from profiling.device import DeviceFacts
+from profiling.gpu_device import GpuFacts
 from profiling.harness.harness import Harness
 from profiling.types import Ceilings, Comparison, Tolerance, Work
 from prompts.catalogue import Catalogue
@@ -76,7 +78,7 @@ class Run:
     cache: Path
     journal: Journal
     harness: Harness
-    device: DeviceFacts
+    machine: Machine
     catalogue: Catalogue
     store: Store
     scope: Scope
@@ -107,6 +109,16 @@ class Run:
     def run_id(self) -> str:
         """The run's name."""
         return self.folder.name
+
+    @property
+    def device(self) -> DeviceFacts:
+        """The host's processor."""
+        return self.machine.cpu
+
+    @property
+    def gpu(self) -> GpuFacts | None:
+        """The GPU that kernels run on, None where they run on the host."""
+        return self.machine.gpu
 
     @property
     def features(self) -> tuple[str, ...]:

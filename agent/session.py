@@ -32,22 +32,19 @@ from agent.llm.prices import load_prices, price_for
 from agent.llm.registry import check_key, check_settings, make_provider
 from agent.llm.types import LLMSettings, Provider
 from agent.loop import optimise
+from agent.machine import Machine, find_machine, look_at
 from agent.paths import cache_folder, new_run_folder, remove_run_folder
 from agent.progress import Progress
 from agent.report.build import write_reports
 from agent.run import Run
 from agent.state import State, StateFold, fold, write_state
-from agent.task import Task, limits, measure_settings, prepare_task, require_fit
+from agent.task import Task, on_machine, open_harness, prepare_task
 from memory.errors import StoreError
 from memory.scope import derive_family, shape_class
 from memory.store import Store
 from memory.types import Scope
-from profiling.ceilings import measure_ceilings
-from profiling.counters import counter_source
-from profiling.device import DeviceFacts, cpu_facts
-from profiling.environment import inspect_environment, to_markdown
+from profiling.environment import to_markdown
 from profiling.harness.harness import Harness
-from profiling.types import Ceilings
 from prompts.catalogue import load_catalogue
 
 _PR_SET_DUMPABLE = 4
@@ -117,18 +114,19 @@ def _go(folder: Path, progress: Progress) -> State:
 def open_run(folder: Path, journal: Journal, progress: Progress, stopped: threading.Event) -> Iterator[Run]:
     """The run in `folder`, its parts made and wired; closed with the block."""
     config = load_config(folder / "config.yaml")
-    task = prepare_task(config)
+    bound = prepare_task(config)
     cache = cache_folder()
+    warnings: list[str] = []
     with ExitStack() as stack:
-        device = cpu_facts()
-        require_fit(task, device)
-        ceilings = _ceilings(cache, config, progress)
+        machine = find_machine(config, bound.backend, warnings.append)
+        task = on_machine(bound, machine)
+        progress.activity(f"measuring what this {'machine' if machine.gpu is None else 'GPU'} can do")
+        ceilings = machine.ceilings(cache, config)
         harness = stack.enter_context(
-            Harness(
-                task.problem,
-                measure_settings(config),
-                limits(config),
-                cache / "harness",
+            open_harness(
+                task,
+                machine,
+                cache,
                 stopped=stopped.is_set,
                 waiting=lambda: progress.activity("waiting for another run's timing"),
             )
@@ -136,13 +134,13 @@ def open_run(folder: Path, journal: Journal, progress: Progress, stopped: thread
         _require_sandbox(config, harness)
         store = _open_store(config)
         stack.callback(store.close)
-        environment = inspect_environment(task.backend.toolchain(), counter_source(), harness.layers())
+        environment = look_at(machine, task.backend, harness.layers(), cache)
         _log_start(folder, journal, config, task)
         journal.listen(_state_writer(journal, folder))
         progress.catch_up(journal.events)
         journal.listen(progress)
         number = str(len(journal.all(SessionStarted)))
-        journal.append(SessionStarted(key=number, device_id=device.id, environment=environment))
+        journal.append(SessionStarted(key=number, device_id=machine.id, environment=environment))
         write_json(folder / "env.json", environment)
         write_text(folder / "env.md", to_markdown(environment))
         budget = Budget(config.budget)
@@ -152,16 +150,18 @@ def open_run(folder: Path, journal: Journal, progress: Progress, stopped: thread
             cache=cache / "builds",
             journal=journal,
             harness=harness,
-            device=device,
+            machine=machine,
             catalogue=load_catalogue(),
             store=store,
-            scope=_scope(config, task, device),
+            scope=_scope(config, task, machine),
             asker=Asker(lambda: _provider(config), journal, budget, stopped.is_set),
             budget=budget,
             progress=progress,
             versions={"roofclimb": version("roofclimb"), **task.backend.toolchain()},
             stopped=stopped,
         )
+        for text in warnings:
+            run.note(f"warning/{text}", text)
         key = run.key(0, "ceilings")
         journal.once(CeilingsMeasured, key, lambda: CeilingsMeasured(key=key, ceilings=ceilings))
         yield run
@@ -243,11 +243,6 @@ def check_llm(config: Config, *, asks: bool = True) -> None:
             )
 
 
-def _ceilings(cache: Path, config: Config, progress: Progress) -> Ceilings:
-    progress.activity("measuring what this machine can do")
-    return measure_ceilings(cache / "ceilings", config.device.threads)
-
-
 def _open_store(config: Config) -> Store:
     try:
         return Store(config.memory.url)
@@ -255,9 +250,11 @@ def _open_store(config: Config) -> Store:
         raise ConfigError(f"memory.url: {error}") from None
 
 
-def _scope(config: Config, task: Task, device: DeviceFacts) -> Scope:
+def _scope(config: Config, task: Task, machine: Machine) -> Scope:
     section = config.task
-    return Scope(derive_family(section.name, section.family), task.backend.name, device.arch, shape_class(section.dims))
+    return Scope(
+        derive_family(section.name, section.family), task.backend.name, machine.arch, shape_class(section.dims)
+    )
 
 
 def copy_inputs(config: Config, task: Task, folder: Path) -> None:

@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 from agent.config import Config, TaskSection
-from agent.errors import UnfitEnvironment
 from agent.faults import as_exit_codes
+from agent.machine import Machine
 from backends.registry import detect, get_backend
 from backends.signature import same_signature
 from backends.types import Backend, BuildSpec, Built, Rejected, Signature, SourceError
 from profiling.binding import TensorRule, bind, convention_used, evaluate_expression
-from profiling.device import DeviceFacts
+from profiling.harness.harness import Harness
 from profiling.types import Case, Limits, MeasureSettings, Problem, TaskCheck, TaskError, Tolerance, Work
 
 # How far a candidate's relative norm error may exceed the baseline's, by the arithmetic that the task allows.
 # TF32 errs about 250 times as much as fp32 on a GEMM; `any` leaves the elementwise tolerance to decide.
 _BASELINE_FACTOR = {"input": 8.0, "tf32": 512.0, "any": 1e12}
 _EPS_FACTOR = 32.0
+_WIDEST_FIRST = ("float64", "float32", "float16", "bfloat16", "float8_e4m3", "float8_e5m2", "int8", "uint8")
+# The fastest arithmetic on float32 data that a GPU task's `precision` admits, as ceilings name it.
+_FASTEST = {"input": "float32", "tf32": "tf32", "any": "float16"}
+_PEAK_NAMES = {"float8_e4m3": "float8", "float8_e5m2": "float8", "uint8": "int8"}
+# The workers that run a backend's kernels.
+_WORKERS: Mapping[str, Literal["cpp", "cuda", "triton"]] = {
+    "cpp": "cpp",
+    "cuda": "cuda",
+    "cutlass": "cuda",
+    "triton": "triton",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +58,15 @@ class Task:
 
     @property
     def dtype(self) -> str:
-        """The floating-point type whose peak holds the task: the widest of its tensors, else float32."""
-        dtypes = {t.dtype for t in self.problem.timed.tensors}
-        return "float64" if "float64" in dtypes else "float32"
+        """The arithmetic whose peak holds the task: that of its widest inputs, or what `precision` admits instead."""
+        tensors = self.problem.timed.tensors
+        dtypes = {t.dtype for t in tensors if t.role != "out"} or {t.dtype for t in tensors}
+        widest = next((d for d in _WIDEST_FIRST if d in dtypes), "float32")
+        if self.backend.device == "cpu":
+            return "float64" if widest == "float64" else "float32"
+        if widest == "float32":
+            return _FASTEST[self.config.task.precision]
+        return _PEAK_NAMES.get(widest, widest)
 
 
 def prepare_task(config: Config) -> Task:
@@ -71,22 +89,30 @@ def prepare_task(config: Config) -> Task:
         _check_work(section)
     note = convention_used(signature, section.dims, rules)
     tolerance, baseline_factor, eps_factor = _tolerance(section)
-    problem = Problem(section.name, signature, timed, checks, section.reference, tolerance, baseline_factor, eps_factor)
+    problem = Problem(
+        name=section.name,
+        signature=signature,
+        timed=timed,
+        checks=checks,
+        reference=section.reference,
+        tolerance=tolerance,
+        baseline_factor=baseline_factor,
+        eps_factor=eps_factor,
+        backend=_WORKERS[backend.name],
+    )
     return Task(config, backend, baseline, signature, problem, spec, (note,) if note else ())
 
 
-def require_fit(task: Task, device: DeviceFacts) -> None:
-    """The kernels of the task can run on this CPU.
-
-    Raises:
-        UnfitEnvironment: it lacks an instruction set that they are built for.
-    """
-    missing = [feature for feature in task.backend.needs_features if feature not in device.features]
-    if missing:
-        raise UnfitEnvironment(
-            f"this CPU ({device.name}) lacks {', '.join(missing)}, which {task.backend.name} kernels are built for; "
-            "use a machine that has them"
-        )
+def on_machine(task: Task, machine: Machine) -> Task:
+    """The task with what building and measuring must know of the machine."""
+    if machine.gpu is None:
+        return task
+    asked = task.config.device.arch
+    return replace(
+        task,
+        spec=replace(task.spec, arch=machine.gpu.arch if asked == "auto" else asked),
+        problem=replace(task.problem, gpu=machine.gpu.uuid),
+    )
 
 
 def check_candidate(task: Task, source: Path, built: Built) -> Built | Rejected:
@@ -119,6 +145,26 @@ def tensor_rules(section: TaskSection) -> Mapping[str, TensorRule] | None:
     if section.tensors is None:
         return None
     return {name: TensorRule(t.shape, t.dtype, t.role, t.init) for name, t in section.tensors.items()}
+
+
+def open_harness(
+    task: Task,
+    machine: Machine,
+    cache: Path,
+    *,
+    stopped: Callable[[], bool] | None = None,
+    waiting: Callable[[], None] | None = None,
+) -> Harness:
+    """What measures the task's kernels on this machine; `cache` is the machine-wide folder. To be closed."""
+    return Harness(
+        task.problem,
+        measure_settings(task.config),
+        limits(task.config),
+        cache / "harness",
+        environment=machine.worker_environment(),
+        stopped=stopped,
+        waiting=waiting,
+    )
 
 
 def measure_settings(config: Config) -> MeasureSettings:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
+from pathlib import Path
 
 from agent.artefacts import plain, write_json
 from agent.events import Evaluated, Profiled, Recalled, RooflineRecorded
@@ -17,6 +20,9 @@ from memory.types import Recall
 from profiling.counters import profile_cpu
 from profiling.headroom import axis_budget, headroom, top_metrics
 from profiling.machine_code import instruction_mix
+from profiling.ncu.command import Level
+from profiling.ncu.faults import NcuFault
+from profiling.ncu.runner import REPORT, degraded_profile, profile_gpu
 from profiling.types import Axis, Evaluation, Headroom, Metric, Profile
 
 # One profile may take this long; past it the run goes on with counted work and says so.
@@ -41,7 +47,7 @@ def gather(run: Run, iteration: int, best: Kernel) -> Evidence:
     Raises:
         StopRun: no axis has as much headroom as `search.near_peak`.
     """
-    profiled = profile_kernel(run, best)
+    profiled = profile_kernel(run, best, "full" if best.label == "baseline" else "targeted")
     profile = profiled.profile
     found = headroom(best.median_ms, run.work, run.ceilings, run.task.dtype, profile, run.search.near_peak)
     budget = axis_budget(found, run.search.methods, run.search.axis_cap)
@@ -57,34 +63,83 @@ def gather(run: Run, iteration: int, best: Kernel) -> Evidence:
     write_json(folder / "roofline.json", {"headroom": plain(found), "axis_budget": budget, "work": plain(run.work)})
     write_json(folder / "ncu_top.json", {axis: plain(metrics) for axis, metrics in top.items()})
     write_json(folder / "best_input.profile.json", profile)
+    save_report(run, best, folder / "best_input.ncu-rep")
     if found.near_peak:
         raise StopRun("near-peak", f"near peak: {found.why}")
     return Evidence(profile, top, profiled.mix, found, budget, _recall(run, iteration))
 
 
-def profile_kernel(run: Run, kernel: Kernel) -> Profiled:
-    """The profile of a build on this device, measured once."""
-    key = run.key(0, f"profile/{kernel.built.key[:16]}")
+def profile_kernel(run: Run, kernel: Kernel, level: Level = "full") -> Profiled:
+    """The profile of a build on this device, measured once; a full one serves where a targeted one is asked for."""
+    full, targeted = (run.key(0, f"{name}/{kernel.built.key[:16]}") for name in ("profile", "targeted"))
+    known = run.journal.find(Profiled, full)
+    if known is not None:
+        return known
+    key = full if level == "full" else targeted
 
     def measure() -> Profiled:
         run.check_interrupted()
         run.progress.activity(f"profiling {kernel.label}")
         listing = disassemble(run, kernel)
         mix = instruction_mix(listing) if listing is not None else {}
-        numbers = {name: value for name, value in mix.items() if not isinstance(value, str)}
-        profile = profile_cpu(
-            run.harness.solo_command(kernel.built.artifact),
-            run.harness.empty_command(),
-            time_ms=kernel.median_ms,
-            work=run.work,
-            ceilings=run.ceilings,
-            mix=numbers or None,
-            dtype=run.task.dtype,
-            timeout_s=_PROFILE_TIMEOUT_S,
-        )
+        profile = _on_cpu(run, kernel, mix) if run.gpu is None else _on_gpu(run, kernel, level)
         return Profiled(key=key, profile=profile, mix=mix)
 
     return run.journal.once(Profiled, key, measure)
+
+
+def profile_champion(run: Run, iteration: int, champion: Kernel) -> None:
+    """The full profile that a kernel needs to become the best, and ncu's report beside it."""
+    profile_kernel(run, champion)
+    save_report(run, champion, iteration_folder(run.folder, iteration) / "kernel.ncu-rep")
+
+
+def _on_cpu(run: Run, kernel: Kernel, mix: Mapping[str, int | float | str]) -> Profile:
+    numbers = {name: value for name, value in mix.items() if not isinstance(value, str)}
+    return profile_cpu(
+        run.harness.solo_command(kernel.built.artifact),
+        run.harness.empty_command(),
+        time_ms=kernel.median_ms,
+        work=run.work,
+        ceilings=run.ceilings,
+        mix=numbers or None,
+        dtype=run.task.dtype,
+        timeout_s=_PROFILE_TIMEOUT_S,
+    )
+
+
+def _on_gpu(run: Run, kernel: Kernel, level: Level) -> Profile:
+    """By Nsight Compute; where it cannot read counters the run goes on with counted work, and says so."""
+    folder = report_folder(run, kernel)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    try:
+        return profile_gpu(
+            run.harness.profiled_command(kernel.built.artifact),
+            folder=folder,
+            time_ms=kernel.median_ms,
+            work=run.work,
+            ceilings=run.ceilings,
+            dtype=run.task.dtype,
+            level=level,
+            timeout_s=_PROFILE_TIMEOUT_S,
+            environment=run.harness.profiled_environment(),
+        )
+    except NcuFault as fault:
+        run.note(f"degraded/{fault.what}", f"degraded, no counters: {fault.what}; {fault.remedy}")
+        return degraded_profile(run.work, run.ceilings, kernel.median_ms, run.task.dtype, fault.what)
+
+
+def report_folder(run: Run, kernel: Kernel) -> Path:
+    """Where ncu's report of a build lies, if it was profiled on a GPU."""
+    return run.folder / "profiles" / kernel.built.key[:16]
+
+
+def save_report(run: Run, kernel: Kernel, target: Path) -> None:
+    """Put ncu's report of a kernel beside what rests on it, where there is one."""
+    report = report_folder(run, kernel) / REPORT
+    if report.is_file() and not target.exists():
+        os.link(report, target)
 
 
 def disassemble(run: Run, kernel: Kernel) -> Listing | None:

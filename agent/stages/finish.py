@@ -36,7 +36,7 @@ def _manifest(run: Run, best: Kernel) -> dict[str, object]:
             "build": best.built.key,
         },
         "versions": dict(run.versions),
-        "device": {"id": sessions[-1].device_id, "name": run.device.name},
+        "device": {"id": sessions[-1].device_id, "name": run.machine.name},
         "measure_command": f"python -m agent bench --config config.yaml --kernel {kernel}",
         "run_in": "the run folder",
     }

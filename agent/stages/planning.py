@@ -44,7 +44,7 @@ def plan_rules(run: Run, evidence: Evidence) -> PlanRules:
     """What today's prompt holds a plan to."""
     return PlanRules(
         backend=run.task.backend.name,
-        arch=run.device.arch,
+        arch=run.machine.arch,
         features=run.features,
         methods=run.search.methods,
         axis_budget=evidence.axis_budget,

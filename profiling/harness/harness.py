@@ -198,7 +198,7 @@ class Harness:
 
     def _time(self, request: wire.Request) -> wire.Reply:
         """A request that measures: no other run on this machine measures meanwhile."""
-        with exclusive_timing(stopped=self._stopped, waiting=self._waiting):
+        with exclusive_timing(stopped=self._stopped, waiting=self._waiting, gpu=self._problem.gpu):
             return self._oracle.ask(request)
 
     def solo_command(self, artifact: Path) -> list[str]:

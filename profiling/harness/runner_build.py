@@ -52,6 +52,16 @@ def build_native(signature: Signature, cache: Path, *, gpu: bool = False) -> Nat
     )
 
 
+def probe_command(cache: Path, gpu: str) -> list[str]:
+    """A program that launches one kernel of its own on a GPU between a profiler's marks.
+
+    Raises:
+        ToolchainError: no C++ compiler.
+        HarnessFault: the compiler rejects our own sources.
+    """
+    return [str(build_native(Signature(()), cache, gpu=True).runner), "--probe", gpu]
+
+
 def stub_source(signature: Signature) -> str:
     """The header with `call_solve`, which casts each argument to its full C type so that nothing is truncated."""
     types = ", ".join(_c_type(p) for p in signature.parameters)

@@ -37,6 +37,9 @@ struct Driver {
     Result (*profiler_start)();
     Result (*profiler_stop)();
     Result (*error_string)(Result, const char**);
+    Result (*load_module)(void**, const void*);
+    Result (*get_function)(void**, void*, const char*);
+    Result (*launch)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**, void**);
 };
 
 Driver driver;
@@ -70,7 +73,9 @@ bool resolve_driver() {
            resolve(library, d.synchronize, "cuCtxSynchronize") &&
            resolve(library, d.reset_persisting, "cuCtxResetPersistingL2Cache") &&
            resolve(library, d.profiler_start, "cuProfilerStart") &&
-           resolve(library, d.profiler_stop, "cuProfilerStop") && resolve(library, d.error_string, "cuGetErrorString");
+           resolve(library, d.profiler_stop, "cuProfilerStop") && resolve(library, d.error_string, "cuGetErrorString") &&
+           resolve(library, d.load_module, "cuModuleLoadData") &&
+           resolve(library, d.get_function, "cuModuleGetFunction") && resolve(library, d.launch, "cuLaunchKernel");
 }
 
 bool good(Result result, const char* what) {
@@ -168,6 +173,19 @@ const char* gpu_profiled_call(int64_t (*solve)(void*), void* context, int64_t* c
     driver.profiler_start();
     *code = solve(context);
     const bool ended = good(driver.synchronize(), "after solve");
+    driver.profiler_stop();
+    return ended ? nullptr : message;
+}
+
+const char* gpu_probe(const char* uuid) {
+    static const char kernel[] = ".version 6.0\n.target sm_50\n.address_size 64\n.visible .entry probe() { ret; }\n";
+    void *module = nullptr, *function = nullptr;
+    if (!open_device(uuid) || !good(driver.load_module(&module, kernel), "cuModuleLoadData") ||
+        !good(driver.get_function(&function, module, "probe"), "cuModuleGetFunction"))
+        return message;
+    driver.profiler_start();
+    const bool ended = good(driver.launch(function, 1, 1, 1, 32, 1, 1, 0, nullptr, nullptr, nullptr), "cuLaunchKernel") &&
+                       good(driver.synchronize(), "cuCtxSynchronize");
     driver.profiler_stop();
     return ended ? nullptr : message;
 }

@@ -26,4 +26,6 @@ const char* gpu_stage(const char* uuid, const void* data, uint64_t bytes, uint64
 const char* gpu_call(int64_t (*solve)(void*), void* context, int64_t* code, struct GpuTimes* times);
 // The same between cuProfilerStart and cuProfilerStop, untimed.
 const char* gpu_profiled_call(int64_t (*solve)(void*), void* context, int64_t* code);
+// Launches a kernel of our own between cuProfilerStart and cuProfilerStop: can its counters be read?
+const char* gpu_probe(const char* uuid);
 }

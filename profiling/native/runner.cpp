@@ -458,6 +458,11 @@ int main(int argc, char** argv) {
         fprintf(stderr, "worker: %s\n", dlerror());
         return kBroken;
     }
+    if (argc == 3 && strcmp(argv[1], "--probe") == 0) {
+        const char* why = gpu_probe(argv[2]);
+        if (why) fprintf(stderr, "%s\n", why);
+        return why ? kBroken : 0;
+    }
     if (argc == 5 && strcmp(argv[1], "--profiled") == 0) return profiled(argv[2], argv[3], argv[4]);
     if (argc == 4 && strcmp(argv[1], "--profile-each") == 0) return profile_each(argv[2], argv[3]);
 #endif
@@ -480,7 +485,8 @@ int main(int argc, char** argv) {
             "usage: runner --serve CHANNEL ARENA ARTIFACT STATUS [HIDDEN ...]\n"
 #ifdef ROOFCLIMB_GPU
             "       runner --profiled BUNDLE ARTIFACT UUID\n"
-            "       runner --profile-each BUNDLE UUID\n");
+            "       runner --profile-each BUNDLE UUID\n"
+            "       runner --probe UUID\n");
 #else
             "       runner --solo BUNDLE ARTIFACT [HIDDEN ...] [-- OUT TOOL [ARGUMENT ...]]\n");
 #endif

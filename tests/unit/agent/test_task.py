@@ -9,7 +9,8 @@ import pytest
 
 from agent.config import Config, load_config
 from agent.errors import ConfigError, UnfitEnvironment
-from agent.task import one_pass_bytes, prepare_task, require_fit, work_of
+from agent.machine import require_features
+from agent.task import one_pass_bytes, prepare_task, work_of
 from profiling.device import cpu_facts
 from profiling.types import TaskCheck
 from tests.loop.scenario import write_task
@@ -20,14 +21,14 @@ def load(folder: Path, *overrides: str) -> Config:
 
 
 def test_a_cpu_without_the_instructions_that_kernels_are_built_for_is_refused(tmp_path: Path) -> None:
-    task = prepare_task(load(tmp_path))
+    backend = prepare_task(load(tmp_path)).backend
     here = cpu_facts()
-    require_fit(task, here)
-    if not task.backend.needs_features:
+    require_features(backend, here)
+    if not backend.needs_features:
         pytest.skip("kernels for this architecture need no optional instructions")
     old = replace(here, features=tuple(f for f in here.features if f not in ("avx2", "fma")))
     with pytest.raises(UnfitEnvironment, match="lacks avx2, fma"):
-        require_fit(task, old)
+        require_features(backend, old)
 
 
 def test_precision_widens_the_norm_check_and_the_tolerance_section_overrides_it(tmp_path: Path) -> None:
