@@ -10,10 +10,11 @@ kernel writes may, moves faster.
 from __future__ import annotations
 
 import hashlib
+import heapq
 import importlib.metadata
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -32,7 +33,7 @@ _ROOT = Path(__file__).resolve().parents[1]
 _CHILD = Path(__file__).with_name("gpu_ceilings_child.py")
 _SERVE = "import sys; sys.path[:] = filter(None, sys.path); from profiling.gpu_ceilings_child import main; main()"
 _LIMIT_S = 180.0  # `import torch` alone can take a minute from a network drive
-_SETTLED = 0.05
+_REPEATS, _AGREE, _SETTLED = 5, 0.02, 0.05
 
 _READS = ("read_triton", "read_torch")
 _PROBES: Mapping[str, tuple[str, ...]] = {
@@ -110,7 +111,7 @@ def measure_gpu_ceilings(cache_dir: Path, gpu: GpuFacts) -> Ceilings:
     Raises:
         ToolchainError: torch cannot use the GPU, the measurement failed, or `cache_dir` cannot be written.
     """
-    path = cache_dir / f"gpu-ceilings-{gpu.uuid}-{_identity(gpu)}.json"
+    path = ceilings_file(cache_dir, gpu)
     cached = load_ceilings(path)
     if cached is not None:
         return cached
@@ -122,6 +123,18 @@ def measure_gpu_ceilings(cache_dir: Path, gpu: GpuFacts) -> Ceilings:
     ceilings = to_ceilings(report, gpu, beside)
     save_ceilings(path, ceilings)
     return ceilings
+
+
+def ceilings_file(cache_dir: Path, gpu: GpuFacts) -> Path:
+    """Where a GPU's ceilings lie, by what they depend on: UUID, driver, slice under MIG, libraries and our probes."""
+    parts = [str(gpu.driver_version), str(gpu.sm_count), str(_VERSION), _CHILD.read_text(encoding="utf-8")]
+    for name in ("torch", "triton"):
+        try:
+            parts.append(importlib.metadata.version(name))
+        except importlib.metadata.PackageNotFoundError:
+            parts.append("none")
+    key = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
+    return cache_dir / f"gpu-ceilings-{gpu.uuid}-{key}.json"
 
 
 def to_ceilings(report: Report, gpu: GpuFacts, beside: Mapping[str, str]) -> Ceilings:
@@ -181,6 +194,20 @@ def to_ceilings(report: Report, gpu: GpuFacts, beside: Mapping[str, str]) -> Cei
     )
 
 
+def settle(repeat: Callable[[], float], limit_s: float) -> tuple[float, float]:
+    """The best of several rates, and how far the second best is from it (0-1).
+
+    At least five repeats; then on until the two best agree within 2%, or `limit_s` has passed.
+    """
+    start, rates = time.monotonic(), list[float]()
+    while True:
+        rates.append(repeat())
+        best, second = heapq.nlargest(2, [*rates, 0.0])
+        spread = 1.0 - second / best
+        if len(rates) >= _REPEATS and (spread <= _AGREE or time.monotonic() - start > limit_s):
+            return best, spread
+
+
 def theoretical_flops(gpu: GpuFacts, dtype: str, measured: float) -> float:
     """What the GPU's `dtype` pipes could do at its highest clock, per second; never below `measured`."""
     lanes = LANES.get(gpu.arch, {}).get(dtype)
@@ -196,17 +223,6 @@ def theoretical_bytes(gpu: GpuFacts, measured: float) -> float:
         return MARGIN * measured
     peak = 2.0 * gpu.memory_clock_hz * gpu.memory_bus_bits / 8
     return peak if peak >= measured else MARGIN * measured
-
-
-def _identity(gpu: GpuFacts) -> str:
-    """What a measurement depends on besides the GPU: the driver, its slice under MIG, the libraries and our probes."""
-    parts = [str(gpu.driver_version), str(gpu.sm_count), str(_VERSION), _CHILD.read_text(encoding="utf-8")]
-    for name in ("torch", "triton"):
-        try:
-            parts.append(importlib.metadata.version(name))
-        except importlib.metadata.PackageNotFoundError:
-            parts.append("none")
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
 
 
 def _run(gpu: GpuFacts, triton_cache: Path) -> Report:

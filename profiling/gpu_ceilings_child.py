@@ -1,12 +1,10 @@
 """Measures what one GPU can do. Runs in a child process only: nothing else of the controller's imports torch or Triton.
 
-Every probe checks its result against what must come out, so that no rate is one of work that was skipped. A rate is the
-best of several repeats, which go on until the two best agree within 2% or `_LIMIT_S` has passed.
+Every probe checks its result against what must come out, so that no rate is one of work that was skipped.
 """
 
 from __future__ import annotations
 
-import heapq
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -16,10 +14,8 @@ import torch
 import triton
 import triton.language as tl
 
-from profiling.gpu_ceilings import Measured, Report
+from profiling.gpu_ceilings import Measured, Report, settle
 
-_AGREE = 0.02
-_REPEATS = 5
 _REPEAT_S = 5e-3
 _LIMIT_S = 0.25
 _WARM_UP_S = 0.05  # an idle GPU needs some milliseconds to raise its clocks
@@ -157,17 +153,6 @@ def product(dtype: str, n: int, device: str) -> Product:
     return Product(left, right, lambda: torch.mm(left, right, out=out))
 
 
-def settle(repeat: Callable[[], float], limit_s: float = _LIMIT_S) -> tuple[float, float]:
-    """The best of several rates, and how far the second best is from it (0-1)."""
-    start, rates = time.monotonic(), list[float]()
-    while True:
-        rates.append(repeat())
-        best, second = heapq.nlargest(2, [*rates, 0.0])
-        spread = 1.0 - second / best
-        if len(rates) >= _REPEATS and (spread <= _AGREE or time.monotonic() - start > limit_s):
-            return best, spread
-
-
 def main() -> None:
     """Print one `Report`."""
     if not torch.cuda.is_available():
@@ -264,7 +249,7 @@ def _product_size(dtype: str) -> int:
 def _rate(name: str, run: Callable[[], object], work: float, note: str) -> Measured:
     run()
     calls = max(1, min(1000, math.ceil(_REPEAT_S / _seconds(run, 1))))
-    best, spread = settle(lambda: calls * work / _seconds(run, calls))
+    best, spread = settle(lambda: calls * work / _seconds(run, calls), _LIMIT_S)
     return Measured(probe=name, rate=best, spread=spread, note=note)
 
 

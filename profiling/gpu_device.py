@@ -34,6 +34,8 @@ _FAULTS: Mapping[int, str] = {
     pynvml.NVML_ERROR_NO_PERMISSION: "this user may not open the GPUs: check the rights of /dev/nvidia*",
     pynvml.NVML_ERROR_GPU_IS_LOST: "a GPU fell off the bus: reset it (`nvidia-smi -r`) or reboot",
 }
+# The second is raised by queries that changed their layout, where the driver is older than they are.
+_NO_ANSWER = (pynvml.NVMLError, pynvml.NVMLLibraryMismatchError, UnicodeDecodeError)
 _LOOK = "look for NVRM or Xid lines in `dmesg`"
 _NO_GPU = "the NVIDIA driver sees no GPU: check `nvidia-smi -L`; in a container, start it with `--gpus all`"
 
@@ -197,7 +199,7 @@ def sample(uuid: str) -> GpuSample:
     """
     gpu = _handle(uuid)
     milliwatts = _number(pynvml.nvmlDeviceGetPowerUsage, gpu)
-    mask = _number(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons, gpu)
+    mask = _number(pynvml.nvmlDeviceGetCurrentClocksEventReasons, gpu)
     processes = _processes(pynvml.nvmlDeviceGetComputeRunningProcesses, gpu)
     return GpuSample(
         sm_clock_hz=_hertz(pynvml.nvmlDeviceGetClockInfo, gpu, pynvml.NVML_CLOCK_SM),
@@ -241,7 +243,7 @@ def _entry(index: int) -> GpuFacts | str:
     try:
         gpu = pynvml.nvmlDeviceGetHandleByIndex(index)
         uuid, (major, minor) = pynvml.nvmlDeviceGetUUID(gpu), pynvml.nvmlDeviceGetCudaComputeCapability(gpu)
-    except (pynvml.NVMLError, UnicodeDecodeError) as error:
+    except _NO_ANSWER as error:
         return _explain(error)
     memory = _ask(pynvml.nvmlDeviceGetMemoryInfo, gpu)
     limit = _number(pynvml.nvmlDeviceGetEnforcedPowerLimit, gpu)
@@ -291,7 +293,7 @@ def _ask(query: Callable[..., object], *arguments: object) -> object:
     """NVML's answer, None where this driver or GPU has none."""
     try:
         return query(*arguments)
-    except (pynvml.NVMLError, UnicodeDecodeError):
+    except _NO_ANSWER:
         return None
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from profiling.exclusive import LOCK, exclusive_timing
+from profiling.exclusive import LOCK, exclusive_timing, lock_file
 
 HOLDER = """
 import sys
@@ -82,3 +82,33 @@ def test_other_users_and_other_temporary_folders_find_the_same_lock(tmp_path: Pa
         check=True,
     )
     assert where.stdout == f"{LOCK}\n"
+
+
+def test_each_gpu_has_a_lock_of_its_own() -> None:
+    """Eight runs on eight GPUs must not take turns; two on one GPU must, and so must what times the CPU."""
+    one, other = (f"GPU-{os.getpid()}-{n}" for n in (1, 2))
+    code = HOLDER.replace("Path(sys.argv[1])", "gpu=sys.argv[1]")
+    first = subprocess.Popen(
+        [sys.executable, "-c", code, one], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert first.stdout is not None
+        assert first.stdout.readline() == "held\n"
+        with exclusive_timing(gpu=other, stopped=lambda: True):
+            pass
+        with pytest.raises(InterruptedError), exclusive_timing(gpu=one, stopped=lambda: True):
+            pass
+        assert len({lock_file(one), lock_file(other), lock_file(None)}) == 3
+        assert lock_file(None) == LOCK
+    finally:
+        first.kill()
+        first.communicate()
+        for gpu in (one, other):
+            lock_file(gpu).unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize("uuid", ["", "../x", "GPU-1/../../etc", "GPU 1"])
+def test_what_is_no_uuid_names_no_lock(uuid: str) -> None:
+    """A file name is made of it."""
+    with pytest.raises(ValueError, match="UUID"):
+        lock_file(uuid)
