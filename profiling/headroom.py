@@ -193,7 +193,7 @@ def _why(time_ms: float, floor: float | None, by_bytes: bool, w_m: float | None,
 
     loads = f"memory {percent(w_m)}, arithmetic {percent(w_c)}: {bound} leads"
     if floor is None:
-        return f"The work of a call is not known, so there is no floor for its {time_ms:.4g} ms; {loads}."
+        return f"Work or ceilings are not known, so there is no floor for its {time_ms:.4g} ms; {loads}."
     kind = "bandwidth" if by_bytes else "arithmetic"
     if time_ms < floor:
         return (

@@ -14,7 +14,7 @@ from profiling.ncu.faults import NcuFault
 
 Level = Literal["targeted", "full"]
 
-_USUAL_PLACES = ("/usr/local/cuda/bin/ncu", "/usr/local/cuda-*/bin/ncu", "/opt/nvidia/nsight-compute/*/ncu")
+USUAL_PLACES = ("/usr/local/cuda/bin/ncu", "/usr/local/cuda-*/bin/ncu", "/opt/nvidia/nsight-compute/*/ncu")
 _VERSION = re.compile(r"Version (\d{4}\.\d+(?:\.\d+)*)")
 
 SECTIONS = (
@@ -103,12 +103,20 @@ class Request:
         return chosen + (["--metrics", ",".join(self.metrics)] if self.metrics else [])
 
     def without(self, names: Sequence[str]) -> Request:
-        """Without what a version does not know; the same where it was not asked for."""
+        """Without what a version does not know; the same where it was not asked for.
+
+        A refused name may lack the suffixes (`.avg.pct_of_peak…`) that it was asked for with.
+        """
         return replace(
             self,
             sections=tuple(section for section in self.sections if section not in names),
-            metrics=tuple(metric for metric in self.metrics if metric not in names),
+            metrics=tuple(m for m in self.metrics if not any(m == n or m.startswith(f"{n}.") for n in names)),
         )
+
+    def beyond(self, other: Request) -> tuple[str, ...]:
+        """The sections and metrics that `other` does not ask for."""
+        mine, others = (*self.sections, *self.metrics), (*other.sections, *other.metrics)
+        return tuple(name for name in mine if name not in others)
 
 
 def request(level: Level) -> Request:
@@ -124,7 +132,7 @@ def find_ncu() -> NcuTool:
     """
     path = find_tool("ncu")
     if path is None:
-        places = (found for pattern in _USUAL_PLACES for found in Path("/").glob(pattern[1:]))
+        places = (found for pattern in USUAL_PLACES for found in Path("/").glob(pattern[1:]))
         path = max(places, key=_age, default=None)
     if path is None:
         raise NcuFault(

@@ -88,6 +88,7 @@ _APPLICATION = re.compile(
 )
 _AVAILABLE = re.compile(r"^\s*\d+\.\s+(?P<name>\S.*?)\s*$")
 _REJECTED = re.compile(r"Failed to find (?P<kind>metric|section|set)s?:? +(?P<names>.+)", re.IGNORECASE)
+_NAME = re.compile(r"[A-Za-z]\w*(?:\.\w+)*")
 _ERROR_LINE = re.compile(r"==ERROR== *(?P<text>.+)")
 
 
@@ -143,11 +144,9 @@ def available_kernels(output: str) -> tuple[str, ...]:
 
 
 def rejected_names(output: str) -> tuple[str, ...]:
-    """Metrics and sections that this version of ncu does not know, as it was asked for them."""
+    """Metrics and sections that this version of ncu does not know, out of the patterns that it prints them in."""
     names: list[str] = []
     for match in _REJECTED.finditer(output):
-        for word in re.split(r"[,\s]+", match["names"].strip()):
-            name = word.removeprefix("regex:").lstrip("^").rstrip("$.'\"").strip("'\"").replace("\\", "")
-            if re.fullmatch(r"[A-Za-z]\w*(?:[.:]\w+)*", name) and ("_" in name or match["kind"].lower() != "metric"):
-                names.append(name)
+        words = _NAME.findall(match["names"].replace("\\", "").replace("regex:", ""))
+        names += [word for word in words if "_" in word or match["kind"].lower() != "metric"]
     return tuple(dict.fromkeys(names))

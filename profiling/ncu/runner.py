@@ -188,11 +188,11 @@ def _collect(
     refused: list[str] = []
     for _ in range(_MOST_REFUSALS):
         output = _run(ncu, argv, folder, wanted, settings, deadline - monotonic(), environment)
-        names = [name for name in rejected_names(output) if wanted.without([name]) != wanted]
-        if not names:
+        less = wanted.without(rejected_names(output))
+        if less == wanted:
             break
-        refused += names
-        wanted = wanted.without(names)
+        refused += wanted.beyond(less)
+        wanted = less
     report = folder / REPORT
     try:
         # The program may write here too: a link or a pipe is no report.

@@ -30,6 +30,7 @@ _HEADER_START = re.compile(r'"(?:ID|Process ID|Kernel Name)" *,')
 _BARE_HEADER_START = re.compile(r"(?:ID|Process ID|Kernel Name) *,")
 # A quoted field may hold line breaks, a stray quote in a program's output may open none: look this far, then give up.
 _LONGEST_RECORD = 40
+_MOST_STARTS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ def find_tables(text: str) -> list[Table]:
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     starts = [(i, header) for i, line in enumerate(lines) if (header := _header(line)) is not None]
     ends = [i for i, _ in starts[1:]] + [len(lines)]
-    return [_table(header, lines[start + 1 : end]) for (start, header), end in zip(starts, ends, strict=True)]
+    return [_table(header, lines[start + 1 : end]) for (start, header), end in zip(starts, ends, strict=False)]
 
 
 def _header(line: str) -> list[str] | None:
@@ -102,62 +103,76 @@ def _metric_columns(header: list[str]) -> list[str]:
 def _table(header: list[str], lines: list[str]) -> Table:
     layout = _layout(header)
     assert layout is not None
-    last = {"long": "Metric Value", "summary": "Average", "wide": header[-1]}[layout]
-    fewest = header.index(last) + 1
-    records = [dict(zip(header, cells, strict=False)) for cells in _records(lines, fewest, len(header))]
+    shape = _Shape(header, layout)
+    records = [dict(zip(header, cells, strict=False)) for cells in _records(lines, shape)]
     if layout != "wide":
-        key = "ID" if layout == "long" and "ID" in header else "Kernel Name"
-        return Table(layout, (), {}, tuple(r for r in records if _is_row(r, key)))
+        return Table(layout, (), {}, tuple(records))
     columns = tuple(_metric_columns(header))
-    units = next((r for r in records if not any(r.get(name, "").strip() for name in IDENTITY)), None)
-    rows = tuple(r for r in records if _is_row(r, "ID"))
+    units = next((record for record in records if not record[shape.number].strip()), None)
+    rows = tuple(record for record in records if record[shape.number].strip())
     if units is None and rows:
         raise UnitsMissingError("the row of units under the header is missing, so no value can be read")
     return Table(layout, columns, {name: (units or {}).get(name, "") for name in columns}, rows)
 
 
-def _is_row(record: Mapping[str, str], key: str) -> bool:
-    return record[key].strip().isdigit() if key == "ID" else bool(record[key].strip())
+class _Shape:
+    """What a record of a table looks like."""
+
+    def __init__(self, header: list[str], layout: Layout) -> None:
+        last = {"long": "Metric Value", "summary": "Average", "wide": header[-1]}[layout]
+        # A row of a long table ends with its value, or with an empty cell after it; rules fill the columns behind.
+        self.fewest = header.index(last) + 1
+        self.most = len(header)
+        self.number = "ID" if "ID" in header else "Invocations" if "Invocations" in header else "Kernel Name"
+        self._at = header.index(self.number)
+        self._identity = [i for i, name in enumerate(header) if name in IDENTITY] if layout == "wide" else []
+
+    def fits(self, cells: list[str]) -> bool:
+        """Whether these are a record's cells, or those of the row of units."""
+        if not self.fewest <= len(cells) <= self.most:
+            return False
+        number = cells[self._at].strip()
+        if self.number == "Kernel Name":
+            return bool(number)
+        return number.isdigit() or (bool(self._identity) and not any(cells[i].strip() for i in self._identity))
 
 
-def _records(lines: list[str], fewest: int, most: int) -> Iterator[list[str]]:
+def _records(lines: list[str], shape: _Shape) -> Iterator[list[str]]:
     """Cells of each line that is a record, whatever stands between them."""
     i = 0
     while i < len(lines):
-        line = lines[i]
-        used = 1
+        line, used = lines[i], 1
+        first = len(line)
         cells = None
         if line.strip() and not line.startswith("=="):
-            cells = _fitting(line, fewest, most)
+            cells = _fitting(line, first, shape)
             while cells is None and line.count('"') % 2 and used < _LONGEST_RECORD and i + used < len(lines):
                 line += "\n" + lines[i + used]
                 used += 1
                 if line.count('"') % 2 == 0:
-                    cells = _fitting(line, fewest, most)
+                    cells = _fitting(line, first, shape)
         if cells is not None:
             yield cells
-            i += used
-        else:
-            i += 1
+        i += used if cells is not None else 1
 
 
-def _fitting(record: str, fewest: int, most: int) -> list[str] | None:
-    """The cells, of the whole or of what follows a print that was not ended by a newline; None where none fit."""
-    starts = [0, *(m.start() for m in re.finditer(r'(?<!,)"(?=\w*",")', record) if m.start())][:20]
-    for start in starts:
-        if record.count('"', start) % 2:
-            continue
+def _fitting(record: str, within: int, shape: _Shape) -> list[str] | None:
+    """The cells, of the whole or of what follows a print that was not ended by a newline; None where none fit.
+
+    A record starts in the first `within` characters, its first line.
+    """
+    glued = re.finditer(r'(?<!,)"(?=\w*",")', record[:within])
+    for start in [0, *(m.start() for m in glued if m.start())][:_MOST_STARTS]:
         cells = _cells(record[start:])
-        while len(cells) > most and not cells[-1]:
+        while len(cells) > shape.most and not cells[-1]:
             cells.pop()
-        # A row of a long table ends with its value, or with an empty cell after it; rules fill the columns behind.
-        if fewest <= len(cells) <= most:
+        if shape.fits(cells):
             return cells
     return None
 
 
 def _cells(record: str) -> list[str]:
     try:
-        return next(csv.reader(io.StringIO(record)), [])
+        return next(csv.reader(io.StringIO(record), strict=True), [])
     except csv.Error:
         return []
