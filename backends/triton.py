@@ -232,7 +232,7 @@ def _build(
     if isinstance(answer, Rejected):
         return answer
     try:
-        artifact = collect(folder, Reply.model_validate_json(answer), spec.arch, tools["triton"])
+        artifact = collect(folder, Reply.model_validate_json(answer), spec.arch, tools["triton"], spec.arguments)
     except (ValueError, KeyError, OSError):
         return Rejected(
             "build", "what was compiled is not what run_kernel launched; leave Triton's cache and driver alone"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
@@ -122,10 +123,12 @@ class Artifact(_Model):
         choices: frozen, by autotuner and key; empty before.
         torch: operations of torch that `run_kernel` computes with.
         launchers: whether the native parts of launches are in the cache.
+        arguments: what `run_kernel` is called with.
     """
 
     arch: str
     triton: str
+    arguments: tuple[DescribedArgument, ...]
     kernels: tuple[Kernel, ...]
     tuners: Mapping[str, tuple[str, ...]]
     choices: Choices
@@ -159,7 +162,7 @@ def write_artifact(folder: Path, artifact: Artifact) -> None:
     (folder / RECORD).write_text(artifact.model_dump_json(indent=1), encoding="utf-8")
 
 
-def collect(folder: Path, reply: Reply, arch: str, triton: str) -> Artifact:
+def collect(folder: Path, reply: Reply, arch: str, triton: str, arguments: Sequence[Argument]) -> Artifact:
     """The record of what lies in Triton's cache under `folder` after the child process answered.
 
     Raises:
@@ -179,7 +182,16 @@ def collect(folder: Path, reply: Reply, arch: str, triton: str) -> Artifact:
         choices={},
         torch=reply.torch,
         launchers=reply.launchers,
+        arguments=tuple(DescribedArgument.model_validate(asdict(argument)) for argument in arguments),
     )
+
+
+def write_empty(folder: Path, arch: str, arguments: Sequence[Argument]) -> None:
+    """Make the new folder `folder` the artefact of a `run_kernel` that does nothing."""
+    (folder / CACHE).mkdir(parents=True)
+    (folder / SOURCE).write_text("def run_kernel(**_):\n    pass\n", encoding="utf-8")
+    nothing = Reply(launches=(), usage={}, tuners={}, torch=(), launchers=True)
+    write_artifact(folder, collect(folder, nothing, arch, "", arguments))
 
 
 def _records(cache: Path) -> Iterable[tuple[Path, dict[str, object]]]:

@@ -7,18 +7,15 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import importlib.util
 import inspect
 import json
 import os
 import re
 import resource
 import sys
-import traceback
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import NoReturn
 
 import torch
@@ -27,9 +24,8 @@ from triton.runtime.autotuner import Autotuner, Config
 
 from backends import triton_standin as standin
 from backends import triton_tensors as tensors
-from backends import triton_tuning as tuning
+from backends.triton_runtime import Asked, identity, load, located
 
-MODULE = "kernel"
 _DTYPES = {
     getattr(torch, name): {"float8_e4m3fn": "float8_e4m3"}.get(name, name)
     for name in (
@@ -51,17 +47,6 @@ class Fault(Exception):
         self.evidence = evidence
 
 
-def load(path: Path) -> ModuleType:
-    """Import the kernel's file, as the module whose name Triton's cache keys hold."""
-    spec = importlib.util.spec_from_file_location(MODULE, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[MODULE] = module
-    spec.loader.exec_module(module)
-    return module
-
-
 def _install(capability: int, recorder: standin.Recorder) -> None:
     device = standin.Device.of(capability)
     standin.install(device, recorder)
@@ -78,7 +63,7 @@ def describe(path: Path, capability: int, dims: Mapping[str, int]) -> Answer:
         try:
             made = _set_up(path, dims, "cpu")
         except Exception as error:
-            raise Fault(located(error, path)) from error
+            raise Fault(_located(error, path)) from error
     return {"arguments": _arguments(made, path.name)}
 
 
@@ -172,21 +157,17 @@ def _build_fault(error: Exception, path: Path) -> Fault:
         chain.append(chain[-1].__cause__)
     compilation = next((e for e in reversed(chain) if isinstance(e, CompilationError)), None)
     if compilation is None:
-        return Fault(located(error, path), str(error))
+        return Fault(_located(error, path), str(error))
     text = str(compilation).strip()
     said = compilation.error_message or str(chain[-1] if chain[-1] is not compilation else text.splitlines()[-1])
     return Fault(f"{path.name}: {' '.join(str(said).split())}", text)
 
 
-def located(error: BaseException, path: Path) -> str:
-    """`kernel.py:12: ValueError: …`, with the last line of the kernel's file that was on the stack."""
+def _located(error: BaseException, path: Path) -> str:
     if isinstance(error, Fault):
         return str(error)
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
-    line = f":{frames[-1].lineno}" if frames else ""
-    said = (str(error).strip().splitlines() or [""])[0]
-    where = f"{path.name}{line}: {type(error).__name__}: {said}".rstrip(": ")
-    if isinstance(error, (RuntimeError, NotImplementedError)) and _META.search(said):
+    where = located(error, path)
+    if isinstance(error, (RuntimeError, NotImplementedError)) and _META.search(where):
         return f"{where} (values of tensors cannot be read here: kernels are compiled before there is data)"
     return where
 
@@ -211,7 +192,7 @@ class Tuners:
             return None
         tuner = self._running[-1]
         index = self._benching if self._benching is not None else tuner.configs.index(tuner.best_config)
-        return standin.Choice(tuning.identity(tuner), tuner.cache.asked, index)
+        return standin.Choice(identity(tuner), tuner.cache.asked, index)
 
     def _wrap_run(self) -> None:
         original = Autotuner.run
@@ -219,8 +200,8 @@ class Tuners:
         def run(tuner: Autotuner, *args: object, **kwargs: object) -> object:
             if len(tuner.configs) < 2:
                 return original(tuner, *args, **kwargs)
-            self.configs[tuning.identity(tuner)] = [str(config) for config in tuner.configs]
-            tuner.cache = tuning.Asked(tuner.cache, lambda: compile_all(tuner, args, kwargs))
+            self.configs[identity(tuner)] = [str(config) for config in tuner.configs]
+            tuner.cache = Asked(tuner.cache, lambda: compile_all(tuner, args, kwargs))
             self._running.append(tuner)
             try:
                 return original(tuner, *args, **kwargs)

@@ -1,0 +1,203 @@
+"""Starts Triton workers, and has one of them choose among the configurations of an autotuned kernel."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from backends.host_compiler import find_compiler
+from backends.process import clean_environment
+from backends.triton_artifact import Choices
+from profiling.harness.launcher import Inherited, Process
+from profiling.harness.mappings import executable_files
+from profiling.harness.runner_build import _Builder as Builder
+from profiling.types import HarnessFault
+
+_ROOT = Path(__file__).parents[2]
+# Not `-m`: it puts the working folder first on the path, and a user's `torch.py` there must not be taken for ours.
+_SERVE = "import sys; sys.path[:] = filter(None, sys.path); from profiling.harness.triton_zygote import main; main()"
+_NATIVE = Path(__file__).parent.parent / "native"
+_UNITS = ("walls_c.cpp", "walls.cpp", "gpu.cpp")
+_START_S = 180.0  # torch from a cold network disk, and one C file to compile
+_FORK_S = 20.0
+_END_MS = 5000
+_MESSAGE_BYTES = 1 << 16
+_CHOICES_BYTES = 1 << 20
+_CHOICES: TypeAdapter[dict[str, dict[str, int]]] = TypeAdapter(dict[str, dict[str, int]])
+
+
+def build_library(cache: Path) -> Path:
+    """Build, or find in `cache`, the native part of Triton workers. No CUDA toolkit is needed.
+
+    Raises:
+        ToolchainError: no C++ compiler.
+        HarnessFault: the compiler rejects our own sources.
+    """
+    files = {name: (_NATIVE / name).read_text() for name in (*_UNITS, "gpu.h", "walls.h")}
+    return Builder(find_compiler(), cache)("worker.so", files, _UNITS, ("-shared", "-fPIC", "-ldl"))
+
+
+class TritonLauncher:
+    """A `Launcher` whose workers are forked from one process, which is started when the first worker is.
+
+    Args:
+        library: the native part (`build_library`).
+        arch: of the GPU, such as `sm_90`.
+        cache: where builds are kept; Triton's own native part goes there too.
+        environment: what workers see beside the usual; must leave them the task's GPU alone.
+    """
+
+    def __init__(self, library: Path, arch: str, cache: Path, environment: Mapping[str, str]) -> None:
+        self._library = library
+        self._capability = "".join(filter(str.isdigit, arch))
+        self._cache = cache.absolute() / "harness" / "triton"
+        self._environment = dict(environment)
+        self._parent: subprocess.Popen[bytes] | None = None
+        self._channel: socket.socket | None = None
+        self._known: frozenset[str] = frozenset()
+
+    def launch(self, artifact: Path, inherited: Inherited, cores: int) -> Process:
+        """Start a worker for an artefact of the Triton backend. Raises HarnessFault."""
+        return self.fork(artifact, (inherited.channel, inherited.arena, inherited.status, inherited.output))
+
+    def fork(self, artifact: Path, descriptors: Sequence[int]) -> Process:
+        """Start a worker with these descriptors: channel, arena, status, output, and a fifth where it may autotune.
+
+        Raises:
+            HarnessFault: it cannot be started.
+        """
+        channel = self._channel or self._start()
+        folder = Path(tempfile.gettempdir(), f"roofclimb-{secrets.token_hex(8)}")
+        request = json.dumps({"artifact": str(artifact), "folder": str(folder)})
+        try:
+            channel.settimeout(_FORK_S)
+            socket.send_fds(channel, [request.encode()], list(descriptors))
+            _, handles, _, _ = socket.recv_fds(channel, _MESSAGE_BYTES, 1)
+        except OSError as error:
+            raise HarnessFault(f"the parent of Triton's workers does not answer: {error}") from error
+        if not handles:
+            raise HarnessFault("the parent of Triton's workers has ended")
+        return _Forked(handles[0], folder)
+
+    @property
+    def known(self) -> frozenset[str]:
+        """Files that every worker has mapped as code before it loads anything: torch and what it brings."""
+        return self._known
+
+    def close(self) -> None:
+        """End the parent of the workers."""
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+        if self._parent is not None:
+            self._parent.kill()
+            self._parent.wait()
+            self._parent = None
+
+    def _start(self) -> socket.socket:
+        self._cache.mkdir(parents=True, exist_ok=True)
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._parent = subprocess.Popen(
+            [sys.executable, "-c", _SERVE, str(theirs.fileno()), str(self._library), self._capability],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            env=clean_environment(
+                {
+                    **self._environment,
+                    "PYTHONPATH": str(_ROOT),
+                    "PYTHONDONTWRITEBYTECODE": "1",
+                    "PYTHONUNBUFFERED": "1",
+                    "TRITON_CACHE_DIR": str(self._cache),
+                    "LANG": "C.UTF-8",
+                    "OMP_NUM_THREADS": "1",
+                }
+            ),
+            pass_fds=(theirs.fileno(),),
+            start_new_session=True,
+        )
+        theirs.close()
+        ours.settimeout(_START_S)
+        try:
+            said = _hear(ours)
+        except OSError as error:
+            ours.close()
+            self.close()
+            raise HarnessFault(f"torch and Triton could not be loaded for workers: {error}") from error
+        if "ready" not in said:
+            ours.close()
+            self.close()
+            raise HarnessFault(f"Triton cannot run kernels here: {said.get('fault')}")
+        self._channel = ours
+        self._known = executable_files(self._parent.pid)
+        return ours
+
+
+def _hear(channel: socket.socket) -> dict[str, object]:
+    message = channel.recv(_MESSAGE_BYTES)
+    if not message:
+        raise ConnectionResetError("it has ended")
+    answer: dict[str, object] = json.loads(message)
+    return answer
+
+
+@dataclass(frozen=True, slots=True)
+class _Forked:
+    """A worker's first process, which is not our child, and the folder that it leaves where nothing hides /tmp.
+
+    All that it started ends with it.
+    """
+
+    handle: int
+    folder: Path
+
+    def end(self) -> None:
+        try:
+            signal.pidfd_send_signal(self.handle, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        poll = select.poll()
+        poll.register(self.handle, select.POLLIN)
+        poll.poll(_END_MS)
+        os.close(self.handle)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class Tuning:
+    """A `Launcher` of workers whose autotuners choose on the first call. Use it for one worker.
+
+    Args:
+        launcher: starts it.
+    """
+
+    def __init__(self, launcher: TritonLauncher) -> None:
+        self._launcher = launcher
+        self._choices = os.memfd_create("roofclimb-choices", os.MFD_CLOEXEC)
+
+    def launch(self, artifact: Path, inherited: Inherited, cores: int) -> Process:
+        """Start the worker. Raises HarnessFault."""
+        given = (inherited.channel, inherited.arena, inherited.status, inherited.output, self._choices)
+        return self._launcher.fork(artifact, given)
+
+    def chosen(self) -> Choices:
+        """What its autotuners chose on the calls made so far, as the worker says; empty where it says nothing valid."""
+        try:
+            return _CHOICES.validate_json(os.pread(self._choices, _CHOICES_BYTES, 0))
+        except ValidationError:
+            return {}
+
+    def close(self) -> None:
+        """Give the memory file up. The other launcher goes on."""
+        os.close(self._choices)

@@ -1,0 +1,158 @@
+"""The native library of Triton workers: the walls, and the GPU's clock and memory. `profiling/native` is its source."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+# Walls, as in profiling/native/walls.h.
+PID, MOUNT, USER, SECCOMP = 4, 8, 16, 32
+_SERVE_FILE_BYTES = 1 << 20
+_OWN_UIDS = 200000
+_PR_SET_PDEATHSIG = 1
+BROKEN, FAULTED = 70, 71  # kBroken and kFaulted of profiling/native/runner.cpp
+
+_Solve = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
+
+
+class _Arena(ctypes.Structure):
+    _fields_ = (("uuid", ctypes.c_char * 48), ("handle", ctypes.c_uint8 * 64), ("bytes", ctypes.c_uint64))
+
+
+class _Times(ctypes.Structure):
+    _fields_ = (("synced", ctypes.c_int64), ("event", ctypes.c_int64), ("host", ctypes.c_int64))
+
+
+class GpuError(Exception):
+    """What the driver says is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """One call in nanoseconds: until the whole device was idle, and until its default stream was."""
+
+    synced: int
+    event: int
+
+
+class Native:
+    """The library, loaded.
+
+    Args:
+        library: its file.
+    """
+
+    def __init__(self, library: Path) -> None:
+        self._library = found = ctypes.CDLL(str(library))
+        for name in ("gpu_open", "gpu_stage", "gpu_call", "gpu_profiled_call"):
+            getattr(found, name).restype = ctypes.c_char_p
+        found.walls_enter_namespaces.restype = ctypes.c_uint64
+        for name in ("walls_private_tree", "walls_drop_privileges", "walls_filter_system_calls"):
+            getattr(found, name).restype = ctypes.c_bool
+        found.walls_drop_privileges.argtypes = (ctypes.c_bool, ctypes.c_uint)
+        found.walls_limit_resources.argtypes = (ctypes.c_uint64,)
+        found.walls_filter_system_calls.argtypes = (ctypes.c_bool,)
+
+    def open_arena(self, descriptor: int) -> int:
+        """Open the device's primary context and map the arena that a memory file tells of; its device address.
+
+        Raises:
+            GpuError: it cannot be opened.
+        """
+        arena = _Arena.from_buffer_copy(os.pread(descriptor, ctypes.sizeof(_Arena), 0))
+        base = ctypes.c_uint64()
+        _check(self._library.gpu_open(ctypes.byref(arena), ctypes.byref(base)))
+        return base.value
+
+    def stage(self, uuid: str, data: bytes) -> int:
+        """Open the device's primary context and copy `data` into memory of its own; its device address.
+
+        Raises:
+            GpuError: it cannot be opened, or has no room.
+        """
+        base = ctypes.c_uint64()
+        _check(self._library.gpu_stage(uuid.encode(), data, ctypes.c_uint64(len(data)), ctypes.byref(base)))
+        return base.value
+
+    def timed(self, solve: Callable[[], None]) -> Callable[[], Timed]:
+        """A function that calls `solve`, which must not raise, by the native clock. It raises GpuError."""
+        called = _called(solve)
+
+        def call() -> Timed:
+            code, times = ctypes.c_int64(), _Times()
+            _check(self._library.gpu_call(called, None, ctypes.byref(code), ctypes.byref(times)))
+            return Timed(times.synced, times.event)
+
+        return call
+
+    def profiled(self, solve: Callable[[], None]) -> None:
+        """Call `solve`, which must not raise, between the marks that a profiler waits for. Raises GpuError."""
+        code = ctypes.c_int64()
+        _check(self._library.gpu_profiled_call(_called(solve), None, ctypes.byref(code)))
+
+    def enter_namespaces(self) -> int:
+        """Before forking: the layers that stand."""
+        return int(self._library.walls_enter_namespaces())
+
+    def private_tree(self) -> bool:
+        """In the first process of the namespaces. Nothing is hidden: Triton and torch are in use."""
+        return bool(self._library.walls_private_tree())
+
+    def close_in(self, layers: int, root: bool, own_uid: int) -> int:
+        """In the worker, which can start no process after this: the layers that stand then."""
+        self._library.walls_limit_resources(_SERVE_FILE_BYTES)
+        bare = self._library.walls_drop_privileges(root, own_uid)
+        if bare and root:
+            layers |= USER
+        if not bare:
+            layers &= ~USER
+        die_with_parent()  # a change of user id clears it, so after that
+        if self._library.walls_filter_system_calls(bool(layers & PID)):
+            layers |= SECCOMP
+        return layers
+
+
+def _called(solve: Callable[[], None]) -> Callable[..., int]:
+    def solve_returning(_: int) -> int:
+        solve()
+        return 0
+
+    return _Solve(solve_returning)
+
+
+def _check(message: bytes | None) -> None:
+    if message is not None:
+        raise GpuError(message.decode(errors="replace"))
+
+
+def own_uid() -> int:
+    """The user id that a worker of this process gets, where it is started by root."""
+    return _OWN_UIDS + os.getpid()
+
+
+def die_with_parent() -> None:
+    """Have this process killed as its parent ends."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def keep_only(*kept: int) -> None:
+    """Close every descriptor past the standard ones but these."""
+    begin = 3
+    for descriptor in sorted({*kept, os.sysconf("SC_OPEN_MAX")}):
+        os.closerange(begin, descriptor)
+        begin = descriptor + 1
+
+
+def ended(pid: int) -> int:
+    """Wait for a child's end: its wait status."""
+    return os.waitpid(pid, 0)[1]
+
+
+def exit_now(status: int) -> NoReturn:
+    """End without a wait for threads or handlers, which may be the candidate's."""
+    os._exit(status)

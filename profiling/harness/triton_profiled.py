@@ -1,0 +1,93 @@
+"""One call of a built Triton kernel on staged data, between the marks that a profiler waits for."""
+
+from __future__ import annotations
+
+import os
+import struct
+import sys
+import tempfile
+from pathlib import Path
+from typing import NoReturn
+
+import torch
+
+from profiling.harness import triton_native as native
+from profiling.harness.triton_kernel import Image, Kernel, Setup, bind, fail
+from profiling.harness.triton_zygote import prepare
+
+_ROOT = Path(__file__).parents[2]
+_SERVE = "import sys; sys.path[:] = filter(None, sys.path); from profiling.harness.triton_profiled import main; main()"
+
+
+def profiled_command(library: Path, arch: str, bundle: Path, gpu: str, artifact: Path | None = None) -> list[str]:
+    """A program that makes one call of `artifact`, or of each that comes on a line of its input, and says how it ended.
+
+    A profiler that follows children is started once for many, and torch is imported once. The program needs
+    `profiled_environment`.
+
+    Args:
+        library: the native part of Triton workers.
+        arch: of the GPU, such as `sm_90`.
+        bundle: a staged call.
+        gpu: UUID.
+        artifact: of the Triton backend.
+    """
+    capability = "".join(filter(str.isdigit, arch))
+    line = [sys.executable, "-c", _SERVE, str(library), capability, str(bundle), gpu]
+    return line if artifact is None else [*line, str(artifact)]
+
+
+def profiled_environment(cache: Path) -> dict[str, str]:
+    """What a profiled command needs of the environment; builds are kept in `cache`."""
+    return {
+        "PYTHONPATH": str(_ROOT),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "TRITON_CACHE_DIR": str(cache.absolute() / "harness" / "triton"),
+    }
+
+
+def _profile(parts: native.Native, bundle: Path, gpu: str, artifact: Path, folder: Path) -> NoReturn:
+    try:
+        staged = bundle.read_bytes()
+        (size,) = struct.unpack_from("=Q", staged)
+        setup = Setup.parse(staged[8 : 8 + size])
+        image = Image(artifact)
+        image.write(folder)
+        base = parts.stage(gpu, staged[8 + size :])
+        torch.cuda.init()
+        (keywords,) = bind(image.artifact, setup, base)
+    except (OSError, ValueError, struct.error, native.GpuError) as error:
+        print(f"{artifact}: {error}", file=sys.stderr, flush=True)
+        native.exit_now(native.BROKEN)
+    try:
+        kernel = Kernel(folder, image.artifact, tunes=False)
+    except BaseException as error:
+        fail(error, folder / "kernel.py")
+    try:
+        parts.profiled(kernel.calls(keywords))
+    except native.GpuError as error:
+        print(error, file=sys.stderr, flush=True)
+        native.exit_now(native.FAULTED)
+    sys.stdout.flush()
+    native.exit_now(0)
+
+
+def _forked(parts: native.Native, bundle: Path, gpu: str, artifact: Path) -> int:
+    """The exit status, as a shell would report it, of a process that makes the call."""
+    with tempfile.TemporaryDirectory(prefix="roofclimb-") as folder:
+        pid = os.fork()
+        if pid == 0:
+            _profile(parts, bundle, gpu, artifact, Path(folder) / "kernel")
+        how = native.ended(pid)
+    return 128 + os.WTERMSIG(how) if os.WIFSIGNALED(how) else os.WEXITSTATUS(how)
+
+
+def main() -> None:
+    """Serve the command line of `profiled_command`."""
+    library, capability, bundle, gpu, *single = sys.argv[1:]
+    parts = native.Native(Path(library))
+    prepare(int(capability))
+    if single:
+        sys.exit(_forked(parts, Path(bundle), gpu, Path(single[0])))
+    for line in sys.stdin:
+        print(_forked(parts, Path(bundle), gpu, Path(line.rstrip("\n"))), flush=True)

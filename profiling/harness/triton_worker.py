@@ -1,0 +1,142 @@
+"""A Triton worker: the walls and frames of profiling/native/runner.cpp around a kernel that is Python.
+
+It is forked from a process that imported torch and Triton and never touched CUDA, in three steps: the first process
+enters the namespaces, the second is the first of the new PID namespace and reports how the third, the worker, ended.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import struct
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+import torch
+
+from profiling.harness import protocol
+from profiling.harness import triton_native as native
+from profiling.harness.triton_kernel import Image, Kernel, Setup, bind, fail
+from profiling.harness.triton_native import GpuError, Native, Timed
+
+_HEAD = struct.Struct("=IIQ")
+_RUN = struct.Struct("=IIQII")
+_CALL = struct.Struct("=qqq")
+_LOADED = struct.Struct("=IIQiI1024s")
+_MAGIC = 0x31464352
+_HELLO_KIND, _LOAD_KIND, _LOADED_KIND, _RUN_KIND, _DONE_KIND = 2, 3, 4, 5, 6
+
+
+@dataclass(frozen=True, slots=True)
+class Descriptors:
+    """What a worker inherits; `choices` is a memory file for what its autotuners choose, where they may."""
+
+    channel: int
+    arena: int
+    status: int
+    output: int
+    choices: int | None
+
+
+def serve(parts: Native, artifact: Path, folder: Path, given: Descriptors) -> NoReturn:
+    """In a freshly forked process: have a walled worker serve calls of `artifact`, and end as it does.
+
+    Args:
+        parts: the native library.
+        artifact: the candidate.
+        folder: does not exist; the worker's private copy of the artefact.
+        given: its descriptors.
+    """
+    os.setsid()
+    native.die_with_parent()
+    for standard in (1, 2):
+        os.dup2(given.output, standard)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    root, own_uid = os.geteuid() == 0, native.own_uid()
+    try:
+        image = Image(artifact)
+    except (OSError, ValueError) as error:
+        _broken(f"{artifact}: {error}")
+    layers = parts.enter_namespaces()
+    first = os.fork()
+    if first > 0:
+        native.keep_only()
+        native.ended(first)
+        native.exit_now(0)
+    native.die_with_parent()
+    if layers & native.MOUNT and not parts.private_tree():
+        layers &= ~native.MOUNT
+    second = os.fork()
+    if second > 0:
+        native.keep_only(given.status)
+        os.write(given.status, struct.pack("=i", native.ended(second)))
+        native.exit_now(0)
+    try:
+        _Worker(parts, image, folder, given).run(layers, root, own_uid)
+    except (OSError, ValueError, struct.error, GpuError) as error:
+        _broken(str(error))
+    native.exit_now(0)
+
+
+def _broken(what: str) -> NoReturn:
+    print(f"worker: {what}", file=sys.stderr, flush=True)
+    native.exit_now(native.BROKEN)
+
+
+class _Worker:
+    """The third process. What is raised before the candidate is loaded is our own fault."""
+
+    def __init__(self, parts: Native, image: Image, folder: Path, given: Descriptors) -> None:
+        self._parts = parts
+        self._image = image
+        self._folder = folder
+        self._given = given
+
+    def run(self, layers: int, root: bool, own_uid: int) -> None:
+        native.die_with_parent()
+        os.setsid()
+        kept = (self._given.channel, self._given.arena, self._given.choices)
+        native.keep_only(*(descriptor for descriptor in kept if descriptor is not None))
+        self._channel = socket.socket(fileno=self._given.channel)
+        setup = Setup.parse(self._channel.recv(protocol.MAX_FRAME))
+        os.sched_setaffinity(0, setup.cores)
+        self._image.write(self._folder)
+        # The driver opens what the walls forbid, so all that opens anything comes first.
+        base = self._parts.open_arena(self._given.arena)
+        os.close(self._given.arena)
+        torch.cuda.init()
+        torch.cuda.synchronize()
+        bound = bind(self._image.artifact, setup, base)
+        os.chdir(self._folder)
+        layers = self._parts.close_in(layers, root, own_uid)
+        self._channel.send(_HEAD.pack(_MAGIC, _HELLO_KIND, setup.token) + struct.pack("=Q", layers))
+
+        magic, kind, token = _HEAD.unpack(self._channel.recv(_HEAD.size))
+        if (magic, kind) != (_MAGIC, _LOAD_KIND):
+            raise ValueError("not a load frame")
+        try:
+            kernel = Kernel(self._folder, self._image.artifact, tunes=self._given.choices is not None)
+        except BaseException as error:
+            fail(error, self._folder / "kernel.py")
+        calls = [self._parts.timed(kernel.calls(keywords)) for keywords in bound]
+        self._channel.send(_LOADED.pack(_MAGIC, _LOADED_KIND, token, 0, 0, b""))
+        self._serve(calls, kernel)
+
+    def _serve(self, calls: list[Callable[[], Timed]], kernel: Kernel) -> None:
+        while frame := self._channel.recv(_RUN.size):
+            magic, kind, token, first, count = _RUN.unpack(frame)
+            if (magic, kind) != (_MAGIC, _RUN_KIND) or first + count > len(calls):
+                raise ValueError("not a run frame")
+            try:
+                times = [call() for call in calls[first : first + count]]
+            except GpuError as error:
+                print(error, file=sys.stderr, flush=True)
+                native.exit_now(native.FAULTED)
+            if self._given.choices is not None:
+                os.pwrite(self._given.choices, json.dumps(kernel.autotuning.chosen()).encode(), 0)
+            head = _HEAD.pack(_MAGIC, _DONE_KIND, token) + struct.pack("=Q", count)
+            self._channel.send(head + b"".join(_CALL.pack(time.synced, 0, time.event) for time in times))
