@@ -20,6 +20,7 @@ from backends.cuda_toolchain import (
     escaped,
     find_cuda_tool,
     find_toolkit,
+    host_arguments,
     link_folder,
     run_nvcc,
     tool_version,
@@ -223,18 +224,20 @@ def _build(job: _Job, cache: Path) -> Built | Rejected:
     action = ("-o", ARTIFACT, *_KEEP, *_LINK, "-L", link_folder(job.toolkit, job.work), *_LINKER)
     arguments = _arguments(job, unit.target, action)
     done = _nvcc(job, arguments, unit.target)
+    seconds = done.seconds
     other = specific_target(unit.target, done.stderr) if done.returncode != 0 and not done.timed_out else None
     if other is not None:
         arguments = _arguments(job, other, action)
         done = _nvcc(job, arguments, other)
+        seconds += done.seconds
     log = _readable(job, done)
     failed = failure(done, log, job.source.name, f"nvcc exceeded {job.spec.timeout_s:g} s")
     if failed is not None:
         return failed.rejected()
     resources, log = parse_resources(done.stderr), diagnostics.bounded(log)
-    command = (str(job.toolkit.nvcc), *arguments)
+    command = (str(job.toolkit.nvcc), *host_arguments(job.toolkit.host), *arguments)
     artifact = build_cache.store(cache, unit.key, job.work / ARTIFACT, command, log, resources)
-    return Built(artifact, unit.key, command, log, seconds=done.seconds, cached=False, resources=resources)
+    return Built(artifact, unit.key, command, log, seconds, cached=False, resources=resources)
 
 
 def _nvcc(job: _Job, arguments: tuple[str, ...], target: str) -> Completed:

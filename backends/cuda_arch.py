@@ -7,6 +7,7 @@ import re
 from backends.types import SourceError
 
 _ARCH = re.compile(r"sm_(\d{2,3})([af]?)")
+_SPELLINGS = re.compile(r"(?:sm_|compute_)?(\d{1,2})\.?(\d)([af]?)")
 # Architectures from here on have features of their own, behind the suffix `a`.
 _FIRST_SPECIFIC = 90
 # What only `sm_90a`, `sm_100a` and the like know: PTX instructions, and the macros by which libraries ask for them.
@@ -38,8 +39,8 @@ def choose_target(arch: str, user_source: str) -> str:
     that is given stays.
 
     Args:
-        arch: the device's architecture (`sm_90`); empty where there is none: then the oldest of sm_80, sm_90 and sm_100
-            that the source's own words need.
+        arch: the device's architecture (`sm_90`, `90` and `9.0` are one); empty where there is none: then the oldest
+            of sm_80, sm_90 and sm_100 that the source's own words need.
         user_source: the kernel and its own headers, as written.
 
     Raises:
@@ -47,11 +48,13 @@ def choose_target(arch: str, user_source: str) -> str:
     """
     if not arch:
         arch = next((name for name, words in _OLDEST if words.search(user_source)), _DEFAULT)
-    match = _ARCH.fullmatch(arch)
+    match = _SPELLINGS.fullmatch(arch)
     if match is None:
         raise SourceError(f"architecture `{arch}` is unknown; write it as `sm_90`")
-    specific = not match[2] and int(match[1]) >= _FIRST_SPECIFIC and _SPECIFIC.search(user_source) is not None
-    return f"{arch}a" if specific else arch
+    number, suffix = match[1] + match[2], match[3]
+    if not suffix and int(number) >= _FIRST_SPECIFIC and _SPECIFIC.search(user_source):
+        suffix = "a"
+    return f"sm_{number}{suffix}"
 
 
 def specific_target(target: str, log: str) -> str | None:

@@ -27,8 +27,8 @@ _INSTALL = (
     "install the CUDA toolkit (12.8 or newer), or `pip install roofclimb[cuda]`, or point CUDACXX at an nvcc by its "
     "full path"
 )
-# cicc took 1 GiB for a CuTe GEMM of one tile, several for FlashAttention-like kernels, and asks for addresses ahead of
-# memory. 16 GiB lets those through and stops a template that instantiates itself without end.
+# CUTLASS's Hopper GEMM with one tile takes 1.8 GiB, and kernels with many tiles several times that: 16 GiB lets them
+# through and stops a template that instantiates itself without end.
 _MEMORY_LIMIT_BYTES = 16 << 30
 _TOP = re.compile(r"^#\$ TOP=(.+?)\s*$", re.MULTILINE)
 _INCLUDES = re.compile(r'"-I(.+?)"')
@@ -180,7 +180,7 @@ def _blame_environment(toolkit: Toolkit, done: Completed, work: Path, target: st
     said = next((line for line in lines if "error" in line or "fatal" in line), lines[0]).strip()
     remedy = _INSTALL
     if "architecture" in said or "is not defined for option" in said:
-        remedy = "update the CUDA toolkit, or name an architecture that it knows in device.arch"
+        remedy = "use a CUDA toolkit that knows it, or another architecture in device.arch"
     elif "unsupported" in said or "host compiler" in said or "cc1plus" in said:
         remedy = "point NVCC_CCBIN at a C++ compiler that this toolkit supports"
     raise ToolchainError(f"{toolkit.nvcc} ({toolkit.version}) cannot build an empty kernel: {said}; {remedy}")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 MAX_LINES = 60
 MAX_BYTES = 6000
 _MAX_LINE = 300
+_BEHIND_CARET = 60
 _CONTEXT = 5  # the error itself, the source line, the caret, a fix-it
 
 # `kernel.cpp:4:10: error: …` of g++ and clang++, `kernel.cu(4): error #20: …` of nvcc's front end.
@@ -70,7 +71,7 @@ def errors_only(log: str, own: str) -> str:
             blocks[-1].append(line)
             room -= 1
     # A template that is instantiated ten times fails ten times.
-    kept = [line for block in dict.fromkeys(map(tuple, blocks)) for line in block]
+    kept = [line for block in dict.fromkeys(map(tuple, blocks)) for line in _around_carets(block)]
     if not kept:
         return bounded(log)
     return bounded("\n".join(kept), dropped=len(log.splitlines()) - len(kept))
@@ -100,6 +101,18 @@ def bounded(text: str, dropped: int = 0) -> str:
     if left_out > 0:
         kept.append(f"[{left_out} more lines left out]")
     return "\n".join(kept)
+
+
+def _around_carets(block: Sequence[str]) -> list[str]:
+    """The block with the part of each long source line that its caret points at."""
+    lines = list(block)
+    for i in range(1, len(lines)):
+        column = lines[i].find("^")
+        if column > _MAX_LINE - _BEHIND_CARET and not lines[i][:column].strip(" |"):
+            start = column + _BEHIND_CARET - _MAX_LINE + 1
+            lines[i - 1] = "…" + lines[i - 1][start:]
+            lines[i] = " " + lines[i][start:]
+    return lines
 
 
 def _kind(line: str) -> str | None:
