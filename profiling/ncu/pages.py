@@ -152,7 +152,7 @@ def _read_table(table: Table, number: int, drafts: dict[tuple[str, ...], _Draft]
             continue
         if record.get("Metric Name", "").strip():
             value = record["Average"] if table.layout == "summary" else record["Metric Value"]
-            draft.add(record["Metric Name"].strip(), record["Metric Unit"], value)
+            draft.add(record["Metric Name"].strip(), record.get("Metric Unit", ""), value)
         if record.get("Invocations", "").strip().isdigit():
             draft.invocations = int(record["Invocations"])
         if record.get("Rule Name", "").strip():

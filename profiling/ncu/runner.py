@@ -7,11 +7,13 @@ pass by pass; all that were launched in the range are kept.
 from __future__ import annotations
 
 import stat
+import tempfile
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
+from typing import Literal
 
 from backends.host_compiler import search_path
 from backends.process import Completed, run_process
@@ -66,6 +68,37 @@ class CounterAccess:
     version: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """What one run of ncu brought home.
+
+    Attributes:
+        pages: kernels and rules.
+        level: what was asked for.
+        note: version and how the GPU was treated.
+        refused: names that this version did not know; the next run need not ask for them.
+    """
+
+    pages: Pages
+    level: Level
+    note: str
+    refused: tuple[str, ...]
+
+    def profile(self, *, time_ms: float, work: Work, ceilings: Ceilings, dtype: str) -> Profile:
+        """The profile that it makes; arguments as for `profile_gpu`."""
+        missing = (*self.refused, *inaccessible(self.pages.warnings))
+        return make_profile(
+            self.pages,
+            self.level,
+            time_ms=time_ms,
+            work=work,
+            ceilings=ceilings,
+            dtype=dtype,
+            note=self.note,
+            missing=missing,
+        )
+
+
 def profile_gpu(
     argv: Sequence[str],
     *,
@@ -78,33 +111,67 @@ def profile_gpu(
     timeout_s: float,
     settings: Settings | None = None,
     environment: Mapping[str, str] | None = None,
+    refused: Sequence[str] = (),
 ) -> Profile:
     """Profile one call; its report stays in `folder` as `profile.ncu-rep`.
 
     Args:
-        argv: the program that makes the call. It runs once for each version's refusal, usually once.
-        folder: empty, writable for the program's user; working folder of the run.
+        argv: the program that makes the call.
+        folder, level, timeout_s, settings, environment, refused: as for `collect`.
         time_ms: the call's time, measured elsewhere (never under a profiler).
         work: what one call must do.
         ceilings: measured on this GPU.
         dtype: the arithmetic that the work's operations are counted at.
-        level: `targeted` for each iteration, `full` for what was accepted.
-        timeout_s: wall limit of all runs together.
-        settings: clocks and caches; by default clocks are left alone and caches are cold.
-        environment: more variables, and HOME and TMPDIR where the run sees folders elsewhere than we do.
 
     Raises:
         NcuFault: there is no profile; the caller goes on with a `degraded_profile`.
     """
+    found = collect(
+        argv,
+        folder=folder,
+        level=level,
+        timeout_s=timeout_s,
+        settings=settings,
+        environment=environment,
+        refused=refused,
+    )
+    return found.profile(time_ms=time_ms, work=work, ceilings=ceilings, dtype=dtype)
+
+
+def collect(
+    argv: Sequence[str],
+    *,
+    folder: Path,
+    level: Level,
+    timeout_s: float,
+    settings: Settings | None = None,
+    environment: Mapping[str, str] | None = None,
+    refused: Sequence[str] = (),
+) -> Collected:
+    """Run ncu over a program and read its report.
+
+    Nothing here depends on the kernel's time or work, so it may be started ahead, in a thread, over a program that
+    waits to be told its kernel: ncu's start and the program's then cost no time.
+
+    Args:
+        argv: the program that makes the call. It runs again for each refusal of this version, usually once.
+        folder: empty, writable for the program's user; working folder of the run.
+        level: `targeted` for each iteration, `full` for what was accepted.
+        timeout_s: wall limit of all runs together.
+        settings: clocks and caches; by default clocks are left alone and caches are cold.
+        environment: more variables, and HOME and TMPDIR where the run sees folders elsewhere than we do.
+        refused: names not to ask for, from an earlier run.
+
+    Raises:
+        NcuFault: there is no profile.
+    """
     ncu = find_ncu()
     settings = settings or Settings()
-    pages, refused = _collect(ncu, argv, folder, request(level), settings, timeout_s, environment)
-    missing = tuple(dict.fromkeys((*refused, *inaccessible(pages.warnings))))
-    note = f"ncu {ncu.version}, {level}, clock control {settings.clock_control}, caches "
-    note += "cold" if settings.cache_control == "all" else "hot"
-    return make_profile(
-        pages, level, time_ms=time_ms, work=work, ceilings=ceilings, dtype=dtype, note=note, missing=missing
-    )
+    wanted = request(level)
+    pages, taken = _collect(ncu, argv, folder, wanted.without(refused), settings, timeout_s, environment)
+    caches = "cold" if settings.cache_control == "all" else "hot"
+    note = f"ncu {ncu.version}, {level}, clock control {settings.clock_control}, caches {caches}"
+    return Collected(pages, level, note, wanted.beyond(taken))
 
 
 def make_profile(
@@ -165,7 +232,8 @@ def read_report(report: Path, timeout_s: float = _IMPORT_TIMEOUT_S, ncu: NcuTool
     """
     tool = ncu or find_ncu()
     with ThreadPoolExecutor(2) as pool:
-        raw, details = (pool.submit(_import, tool, report, page, timeout_s) for page in ("raw", "details"))
+        raw = pool.submit(_import, tool, report, "raw", timeout_s)
+        details = pool.submit(_import, tool, report, "details", timeout_s)
         kernels = raw.result()
         try:
             rules = details.result()
@@ -182,16 +250,14 @@ def _collect(
     settings: Settings,
     timeout_s: float,
     environment: Mapping[str, str] | None,
-) -> tuple[Pages, tuple[str, ...]]:
-    """Run until this version takes the request, and read the report: the pages, and what had to be left out."""
+) -> tuple[Pages, Request]:
+    """Run until this version takes the request, and read the report: the pages, and the request as it was taken."""
     deadline = monotonic() + timeout_s
-    refused: list[str] = []
     for _ in range(_MOST_REFUSALS):
         output = _run(ncu, argv, folder, wanted, settings, deadline - monotonic(), environment)
         less = wanted.without(rejected_names(output))
         if less == wanted:
             break
-        refused += wanted.beyond(less)
         wanted = less
     report = folder / REPORT
     try:
@@ -201,7 +267,7 @@ def _collect(
     except FileNotFoundError:
         raise diagnose(output) or NcuFault("output", "ncu wrote no report", "see its output") from None
     try:
-        return read_report(report, max(1.0, deadline - monotonic()), ncu), tuple(refused)
+        return read_report(report, max(1.0, deadline - monotonic()), ncu), wanted
     except NcuFault as fault:
         raise diagnose(output) or fault from fault
 
@@ -230,8 +296,10 @@ def _run(
     return said if said.strip() else f"{done.stdout}\n{done.stderr}"
 
 
-def _import(ncu: NcuTool, report: Path, page: str, timeout_s: float) -> Pages:
-    done = _process(import_command(ncu, report, "raw" if page == "raw" else "details"), timeout_s, None, None)
+def _import(ncu: NcuTool, report: Path, page: Literal["raw", "details"], timeout_s: float) -> Pages:
+    with tempfile.TemporaryDirectory(prefix="roofclimb-ncu-") as private:
+        own = {"HOME": private, "TMPDIR": private}
+        done = _process(import_command(ncu, report, page), timeout_s, None, own)
     if done.returncode != 0 and not done.stdout.strip():
         said = next(iter(done.stderr.strip().splitlines()), f"exit code {done.returncode}")
         raise diagnose(done.stderr) or NcuFault("output", f"ncu cannot read {report}: {said}", "profile again")

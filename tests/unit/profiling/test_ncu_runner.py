@@ -17,7 +17,7 @@ from backends.host_compiler import search_path
 from profiling.ncu.command import METRICS, SECTIONS, USUAL_PLACES, Settings, find_ncu, request
 from profiling.ncu.faults import NcuFault, diagnose, rejected_names
 from profiling.ncu.pages import parse_pages
-from profiling.ncu.runner import can_read_counters, degraded_profile, profile_gpu, read_report
+from profiling.ncu.runner import can_read_counters, collect, degraded_profile, profile_gpu, read_report
 from profiling.types import Ceilings, Profile, Work
 
 DATA = Path(__file__).parents[2] / "data" / "ncu"
@@ -271,6 +271,20 @@ def test_a_version_that_refuses_a_metric_is_asked_again_without_it(
         assert f"not collected: {refused}" in found.note
     else:
         assert len(asked) == 1
+
+
+def test_what_was_refused_need_not_be_asked_for_again(ncu: StandIn, tmp_path: Path) -> None:
+    """A refusal costs a start of ncu and of the program, in every iteration."""
+    ncu.install(before="""
+        if "dram__bytes_read.sum" in value("--metrics").split(","):
+            print("==ERROR== Failed to find metric dram__bytes_read.sum")
+            raise SystemExit(1)
+    """)  # fmt: skip
+    first = collect(["true"], folder=tmp_path, level="targeted", timeout_s=60)
+    assert first.refused == ("dram__bytes_read.sum",)
+    again = collect(["true"], folder=tmp_path, level="targeted", timeout_s=60, refused=first.refused)
+    assert again.refused == first.refused, "it still says what is missing"
+    assert len(ncu.calls) == 3
 
 
 def test_sections_can_be_refused_too(ncu: StandIn, tmp_path: Path) -> None:
