@@ -269,7 +269,7 @@ def _ask(request: Mapping[str, object], work: Path, timeout_s: float) -> str | R
             "LC_ALL": "C.UTF-8",
             "PATH": search_path(),
         },
-        stdin=json.dumps({**request, "capability": int(arch[1])}),
+        stdin=json.dumps({**request, "folder": str(work), "capability": int(arch[1])}),
     )
     ready, _, answer = done.stdout.partition("\n")
     log = diagnostics.shorten_paths(done.stderr, {f"{work / ARTIFACT}/": "", f"{work}/": ""})
@@ -289,10 +289,10 @@ def _ask(request: Mapping[str, object], work: Path, timeout_s: float) -> str | R
 def _ending(done: Completed) -> str:
     if done.returncode < 0:
         try:
-            return f"crashed the compiler: {signal.Signals(-done.returncode).name}"
+            return f"crashed: {signal.Signals(-done.returncode).name}"
         except ValueError:
-            return f"crashed the compiler: signal {-done.returncode}"
-    return f"ended the compiler's process with status {done.returncode}"
+            return f"crashed: signal {-done.returncode}"
+    return f"ended its process with status {done.returncode}"
 
 
 def _read(source: Path) -> str:

@@ -24,6 +24,7 @@ from triton.runtime.autotuner import Autotuner, Config
 
 from backends import triton_standin as standin
 from backends import triton_tensors as tensors
+from backends.confinement import confine
 from backends.triton_runtime import Asked, identity, load, located
 
 _DTYPES = {
@@ -260,6 +261,7 @@ def main() -> None:
     print("ready", file=answer, flush=True)
     warnings.simplefilter("ignore")
     request = json.loads(sys.stdin.read())
+    confine(Path(request["folder"]))
     _limit_resources()
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     kernel = Path(request["source"]), int(request["capability"])
