@@ -47,8 +47,8 @@ _EXPORTED = "{ global: solve; local: *; };\n"
 # The device run-time serves separate compilation alone. A missing symbol must fail here with its name, not in dlopen.
 _LINK = ("-shared", "--cudart", "shared", "--cudadevrt", "none")
 _LINKER = ("-Xlinker", f"--version-script={_EXPORTS}", "-Xlinker", "-z,defs")
-# nvcc hands names to a shell, and reads commas itself: a name with other characters becomes this one.
-_SAFE_NAME = re.compile(r"\w[\w .()+=-]*", re.ASCII)
+# nvcc hands names to a shell, and reads commas itself: a name with such characters becomes this one.
+_SAFE_NAME = re.compile(r'[\w([][^"`$\\,\x00-\x1f]*')
 _PLAIN_NAME = "kernel.cu"
 _BESIDE = "_beside"
 _TOOLKIT = "_toolkit"
@@ -206,7 +206,7 @@ def _cuobjdump(program: Path, library: Path, limit_bytes: int) -> Completed:
         return run_process(
             [str(program), "--dump-sass", str(library)],
             timeout_s=_DISASSEMBLE_LIMIT_S,
-            env={"LC_ALL": "C", "PATH": f"{program.parent}:{search_path()}"},
+            env={"LC_ALL": "C", "PATH": f"{program.parent}:{search_path()}", "TMPDIR": tempfile.gettempdir()},
             max_output_bytes=limit_bytes,
         )
     except OSError as error:

@@ -7,6 +7,7 @@ import importlib.util
 import os
 import re
 import shutil
+import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -227,7 +228,9 @@ def _probe(nvcc: Path, host: Compiler) -> Toolkit:
     version = _release(nvcc)
     # nvcc may be a script that calls another: only it knows where its headers are.
     argv = [str(nvcc), *host_arguments(host), "--dryrun", "-E", "-x", "cu", "unit.cu"]
-    said = run_process(argv, timeout_s=20.0, env={"LC_ALL": "C", "PATH": search_path()}).stderr
+    with tempfile.TemporaryDirectory(prefix="roofclimb-") as folder:
+        env = {"LC_ALL": "C", "PATH": search_path(), "TMPDIR": folder}
+        said = run_process(argv, timeout_s=20.0, cwd=Path(folder), env=env).stderr
     top = _TOP.search(said)
     if top is None:
         line = next((line for line in said.splitlines() if line.strip()), "no output")
@@ -248,7 +251,7 @@ def _release(program: Path) -> str:
         raise ToolchainError(f"{program} cannot be run: {error.strerror or error}; {_INSTALL}") from error
     match = _RELEASE.search(done.stdout)
     if done.returncode != 0 or match is None:
-        said = next((line for line in (done.stderr + done.stdout).splitlines() if line.strip()), "no output")
+        said = next((line for line in (done.stderr + done.stdout).splitlines() if line.strip()), "nothing")
         raise ToolchainError(f"{program} --version failed (exit {done.returncode}): {said}; {_INSTALL}")
     return match[1]
 
