@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from backends.host_compiler import find_tool
+from backends.demangle import demangled
 from backends.loops import Step, instruction_depths
-from backends.process import run_process
 from backends.types import Function, Instruction, Listing
 
 _ARCH = re.compile(r"sm_(\d+)([a-z]?)")
@@ -85,7 +83,8 @@ def parse_sass(text: str, arch: str) -> Listing:
     found = _sections(text)
     chosen = _choose(found, arch)
     sections = found.get(chosen, [])
-    names = _demangled(tuple(dict.fromkeys(n for s in sections for n in (s.name, *s.labels) if not n.startswith("."))))
+    symbols = {n for s in sections for n in (s.name, *s.labels)}
+    names = demangled(sorted(symbols | {n.rpartition("$")[2] for n in symbols}))
     functions = [f for s in sections for f in _functions(s, lambda name: names.get(name, name))]
     shown = "\n\n".join("\n".join([f"{names.get(s.name, s.name)}:", *s.lines]) for s in sections)
     return Listing(chosen or arch, tuple(functions), shown)
@@ -243,21 +242,3 @@ def _instruction(d: _Decoded, depth: int, names: Mapping[int, str], demangle: Ca
         local = names.get(d.to) if d.to is not None and _is_direct(d) else None
         target = local or (demangle(d.symbol) if d.symbol and _is_direct(d) else None)
     return Instruction(d.address, d.opcode, f"{d.predicate} {d.operands}".strip(), depth, target)
-
-
-@functools.lru_cache(maxsize=64)
-def _demangled(names: tuple[str, ...]) -> Mapping[str, str]:
-    """Readable names, as far as a demangler is installed."""
-    mangled = [n for n in _parts(names) if n.startswith("_Z")]
-    tool = next(filter(None, map(find_tool, ("cu++filt", "c++filt", "llvm-cxxfilt"))), None)
-    if tool is None or not mangled:
-        return {}
-    done = run_process([str(tool)], timeout_s=20.0, stdin="\n".join(mangled) + "\n")
-    readable = done.stdout.splitlines()
-    return dict(zip(mangled, readable, strict=True)) if len(readable) == len(mangled) else {}
-
-
-def _parts(names: Iterable[str]) -> Iterator[str]:
-    """Names, and what a local symbol such as `$kernel$helper` is made of."""
-    for name in names:
-        yield from dict.fromkeys((name, name.rpartition("$")[2]))

@@ -6,7 +6,7 @@ What the keys mean stands at the head of `profiling/signatures/cpp.yaml`.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import translate
 from functools import lru_cache
@@ -19,8 +19,8 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, Validatio
 from backends.types import Instruction
 
 Where = Literal["anywhere", "loop", "innermost"]
-Change = Literal["appears", "grows", "shrinks", "vanishes"]
-Measure = Literal["count", "share", "densest", "peak", "distinct"]
+Change = Literal["appears", "grows", "shrinks", "vanishes", "present"]
+Measure = Literal["count", "share", "densest", "peak", "distinct", "carried"]
 
 _SM_RANGE = re.compile(r"sm_(\d+)(?:-(\d+)|(\+))?")
 _SM = re.compile(r"sm_(\d+)[a-z]?")
@@ -82,6 +82,7 @@ class Pattern:
     measure: Measure
     of: Kind | None
     by: float
+    least: int
 
     @property
     def label(self) -> str:
@@ -109,8 +110,14 @@ class SignatureFile:
 
     def alternatives(self, method: str, arch: str) -> tuple[Alternative, ...]:
         """The method's alternatives on `arch`, those of the narrowest key that covers it; empty when there are none."""
-        keys = [(width, key) for key in self.methods.get(method, ()) if (width := _covers(key, arch)) is not None]
-        return self.methods[method][min(keys)[1]] if keys else ()
+        by_arch = self.methods.get(method, {})
+        key = _narrowest(by_arch, arch)
+        return () if key is None else by_arch[key]
+
+    def kinds(self, arch: str) -> Mapping[str, Kind]:
+        """The named kinds on `arch`; empty when none are defined for it."""
+        key = _narrowest(self.classes, arch)
+        return {} if key is None else self.classes[key]
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +150,12 @@ def _covers(key: str, arch: str) -> int | None:
     return high - low if low <= number <= high else None
 
 
+def _narrowest(keys: Iterable[str], arch: str) -> str | None:
+    """The key that covers the fewest architectures, `arch` among them."""
+    covering = [(width, key) for key in keys if (width := _covers(key, arch)) is not None]
+    return min(covering)[1] if covering else None
+
+
 class _Strict(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -168,13 +181,16 @@ class _PatternEntry(_RowEntry):
     measure: Measure = "count"
     of: str | None = None
     by: float = Field(default=1.0, ge=1.0)
+    least: int = Field(default=1, ge=1)
 
     @model_validator(mode="after")
     def _fitting(self) -> _PatternEntry:
         if self.of is not None and self.measure not in ("share", "densest"):
             raise ValueError("`of` belongs to `measure: share` and `measure: densest`")
-        if self.measure in ("densest", "peak", "distinct") and self.where != "innermost":
+        if self.measure in ("densest", "peak", "carried") and self.where != "innermost":
             raise ValueError(f"`measure: {self.measure}` counts one innermost loop; say `where: innermost`")
+        if self.least > 1 and self.change in ("shrinks", "vanishes"):
+            raise ValueError("`least` belongs to what appears, grows or is present")
         return self
 
 
@@ -193,6 +209,7 @@ _AlternativeEntry = Annotated[
 
 
 class _FileEntry(_Strict):
+    modifiers: bool = False
     classes: dict[str, dict[str, tuple[_RowEntry, ...]]] = Field(default_factory=dict)
     none: tuple[str, ...]
     signatures: dict[str, dict[str, tuple[_AlternativeEntry, ...]]]
@@ -236,12 +253,13 @@ def parse_signatures(text: str, name: str) -> SignatureFile:
     twice = sorted(set(entry.none) & set(entry.signatures))
     if twice:
         raise SignatureError(f"{name}: {twice[0]} is listed as `none` and has a signature; keep one")
+    reader = _Reader(entry)
     try:
         classes = {
-            arch: {k: _kind(k, rows, kinds) for k, rows in kinds.items()} for arch, kinds in entry.classes.items()
+            arch: {k: reader.kind(k, rows, kinds) for k, rows in kinds.items()} for arch, kinds in entry.classes.items()
         }
         methods = {
-            method: {arch: _alternatives(found, entry.classes.get(arch, {})) for arch, found in by_arch.items()}
+            method: {arch: reader.alternatives(arch, found) for arch, found in by_arch.items()}
             for method, by_arch in entry.signatures.items()
         }
     except (re.error, LookupError) as error:
@@ -252,40 +270,53 @@ def parse_signatures(text: str, name: str) -> SignatureFile:
 _Classes = Mapping[str, tuple[_RowEntry, ...]]
 
 
-def _alternatives(found: tuple[_All | _PatternEntry, ...], classes: _Classes) -> tuple[Alternative, ...]:
-    return tuple(
-        tuple(_pattern(p, classes) for p in (entry.all if isinstance(entry, _All) else (entry,))) for entry in found
-    )
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Resolves the class names of a file."""
 
+    file: _FileEntry
 
-def _pattern(entry: _PatternEntry, classes: _Classes) -> Pattern:
-    return Pattern(
-        kind=_kind(entry.kind or " ".join(entry.opcodes), (entry,), classes),
-        where=entry.where,
-        change=entry.change,
-        measure=entry.measure,
-        of=None if entry.of is None else _kind(entry.of, _rows_of(entry.of, classes), classes),
-        by=entry.by,
-    )
+    def alternatives(self, arch: str, found: tuple[_All | _PatternEntry, ...]) -> tuple[Alternative, ...]:
+        low = _SM_RANGE.fullmatch(arch)
+        key = _narrowest(self.file.classes, f"sm_{low[1]}" if low else arch)
+        classes = {} if key is None else self.file.classes[key]
+        return tuple(
+            tuple(self._pattern(p, classes) for p in (entry.all if isinstance(entry, _All) else (entry,)))
+            for entry in found
+        )
+
+    def kind(self, name: str, rows: tuple[_RowEntry, ...], classes: _Classes) -> Kind:
+        resolved: list[Row] = []
+        for row in rows:
+            if row.kind is not None:
+                resolved.extend(self.kind(row.kind, _rows_of(row.kind, classes), classes).rows)
+            else:
+                resolved.append(
+                    Row(
+                        re.compile("|".join(map(self._mnemonic, row.opcodes))),
+                        None if row.operands is None else re.compile(row.operands),
+                        None if row.target is None else re.compile(row.target),
+                    )
+                )
+        return Kind(name, tuple(resolved))
+
+    def _mnemonic(self, glob: str) -> str:
+        plain = self.file.modifiers and not set("*?[") & set(glob)
+        return re.escape(glob) + r"(?:\..*)?" if plain else translate(glob)
+
+    def _pattern(self, entry: _PatternEntry, classes: _Classes) -> Pattern:
+        return Pattern(
+            kind=self.kind(entry.kind or " ".join(entry.opcodes), (entry,), classes),
+            where=entry.where,
+            change=entry.change,
+            measure=entry.measure,
+            of=None if entry.of is None else self.kind(entry.of, _rows_of(entry.of, classes), classes),
+            by=entry.by,
+            least=entry.least,
+        )
 
 
 def _rows_of(name: str, classes: _Classes) -> tuple[_RowEntry, ...]:
     if name not in classes:
         raise LookupError(f"class {name!r} is not defined for this architecture; it has {', '.join(classes) or 'none'}")
     return classes[name]
-
-
-def _kind(name: str, rows: tuple[_RowEntry, ...], classes: _Classes) -> Kind:
-    resolved: list[Row] = []
-    for row in rows:
-        if row.kind is not None:
-            resolved.extend(_kind(row.kind, _rows_of(row.kind, classes), classes).rows)
-        else:
-            resolved.append(
-                Row(
-                    re.compile("|".join(translate(glob) for glob in row.opcodes)),
-                    None if row.operands is None else re.compile(row.operands),
-                    None if row.target is None else re.compile(row.target),
-                )
-            )
-    return Kind(name, tuple(resolved))

@@ -1,0 +1,10 @@
+#include "probe.h"
+__global__ void kernel(const float* x, float* y, int n) {
+    for (int i = threadIdx.x; i < n; i += blockDim.x) {
+#if RC_PROBE
+        y[i] = 2 * __ldcs(x + i);
+#else
+        y[i] = 2 * x[i];
+#endif
+    }
+}
