@@ -60,6 +60,7 @@ STALL = "smsp__average_warps_issue_stalled_long_scoreboard_per_issue_active.rati
 CASES = {
     "cuda": ("gemm", "gemm_naive", ("memory.tiling_smem", "compute.ilp_unroll_register_tile")),
     "cutlass": ("softmax_cutlass", "softmax_two", ("memory.row_on_chip", "memory.vectorized_access")),
+    "triton": ("layernorm_triton", "softmax_triton", ("memory.row_on_chip", "compute.launch_config")),
 }
 
 
