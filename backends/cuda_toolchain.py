@@ -34,7 +34,10 @@ _MEMORY_LIMIT_BYTES = 16 << 30
 _TOP = re.compile(r"^#\$ TOP=(.+?)\s*$", re.MULTILINE)
 _INCLUDES = re.compile(r'"-I(.+?)"')
 _RELEASE = re.compile(r"release [\d.]+, V([\d.]+)")
-_LIBRARY_FOLDERS = ("lib64", "lib", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib", "lib/x86_64-linux-gnu")
+_LIBRARY_FOLDERS = (
+    *("lib64", "lib", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib"),
+    *("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64"),  # as distributions package it
+)
 _UNSAFE = re.compile(r'["`$\\]')
 # What a broken toolkit, host compiler or disk says, or a kernel that quotes it.
 _SUSPECT = re.compile(
