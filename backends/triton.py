@@ -261,6 +261,7 @@ def _ask(request: Mapping[str, object], work: Path, timeout_s: float) -> str | R
         env={
             "PYTHONPATH": str(_ROOT),
             "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTHONUNBUFFERED": "1",
             "HOME": str(work),
             "TMPDIR": str(work / "tmp"),
             "TRITON_CACHE_DIR": str(work / ARTIFACT / CACHE),

@@ -59,11 +59,11 @@ def describe(path: Path, capability: int, dims: Mapping[str, int]) -> Answer:
     _install(capability, standin.Recorder(lambda: None))
     try:
         made = _set_up(path, dims, "meta")
-    except Exception:
+    except BaseException:
         # It may need values: then for real, in memory.
         try:
             made = _set_up(path, dims, "cpu")
-        except Exception as error:
+        except BaseException as error:
             raise Fault(_located(error, path)) from error
     return {"arguments": _arguments(made, path.name)}
 
@@ -88,6 +88,7 @@ def _limit_resources() -> None:
         mapped = int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
     resource.setrlimit(resource.RLIMIT_AS, (mapped + available // 4 * 3,) * 2)
     resource.setrlimit(resource.RLIMIT_FSIZE, (256 << 20,) * 2)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def _arguments(made: object, name: str) -> list[Answer]:
@@ -134,7 +135,7 @@ def build(path: Path, capability: int, given: Sequence[Mapping[str, object]]) ->
             arguments = {str(a["name"]): _stand_in(a) for a in given}
             with tensors.computed() as computed:
                 run(**arguments)
-    except Exception as error:
+    except BaseException as error:
         raise _build_fault(error, path) from error
     return {
         "launches": [dataclasses.asdict(launch) for launch in recorder.launches],
@@ -152,7 +153,7 @@ def _stand_in(argument: Mapping[str, object]) -> object:
     return torch.empty(argument["shape"], dtype=dtype, device="meta")
 
 
-def _build_fault(error: Exception, path: Path) -> Fault:
+def _build_fault(error: BaseException, path: Path) -> Fault:
     chain: list[BaseException] = [error]
     while chain[-1].__cause__ is not None:
         chain.append(chain[-1].__cause__)
@@ -261,8 +262,8 @@ def main() -> None:
     print("ready", file=answer, flush=True)
     warnings.simplefilter("ignore")
     request = json.loads(sys.stdin.read())
-    confine(Path(request["folder"]))
     _limit_resources()
+    confine(Path(request["folder"]))
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     kernel = Path(request["source"]), int(request["capability"])
     try:
