@@ -1,8 +1,11 @@
 PYTHON ?= python3
+# Of the machine without a network that `make wheelhouse` collects for.
+PYTHON_VERSION ?= 3.12
+MACHINE ?= x86_64
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint format clean
+.PHONY: demo test lint format wheelhouse clean
 
 $(VENV)/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -24,6 +27,9 @@ lint: $(VENV)/ready
 format: $(VENV)/ready
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+wheelhouse: $(VENV)/ready
+	$(BIN)/python tools/wheelhouse.py --python $(PYTHON_VERSION) --machine $(MACHINE)
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache

@@ -10,12 +10,11 @@ from typing import Any
 from agent.config import Config, load_config, parse_assignments, resolve, validate, with_overrides
 from agent.errors import ConfigError
 from agent.faults import as_exit_codes
-from agent.machine import find_machine, say_warning
+from agent.machine import Machine, find_machine, say_warning
 from agent.paths import cache_folder, find_config
-from agent.task import Task, check_candidate, on_machine, open_harness, prepare_task, work_of
+from agent.task import Task, check_candidate, on_machine, open_harness, prepare_task, suspect_ms, work_of
 from backends.types import Built, Rejected
 from profiling.harness.harness import Harness
-from profiling.headroom import floor_ms
 from profiling.types import Ceilings, Comparison, Evaluation, TaskCheck, TaskError
 
 
@@ -26,6 +25,16 @@ class Benched:
     outcome: Evaluation | Rejected
     check: TaskCheck | None
     against_baseline: Comparison | Rejected | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Lab:
+    """What a task's kernels are measured with."""
+
+    task: Task
+    machine: Machine
+    harness: Harness
+    ceilings: Ceilings
 
 
 def bench_kernel(
@@ -71,19 +80,20 @@ def _bench(config: Config, candidate: Path | None) -> tuple[Task, Benched]:
         task = on_machine(bound, machine)
         ceilings = machine.ceilings(cache, config)
         with open_harness(task, machine, cache) as harness:
-            return task, _measure(task, harness, ceilings, cache / "builds", candidate)
+            return task, _measure(_Lab(task, machine, harness, ceilings), cache / "builds", candidate)
 
 
-def _measure(task: Task, harness: Harness, ceilings: Ceilings, cache: Path, candidate: Path | None) -> Benched:
+def _measure(lab: _Lab, cache: Path, candidate: Path | None) -> Benched:
+    task, harness = lab.task, lab.harness
     baseline = task.backend.build(task.baseline, task.spec, cache)
     if isinstance(baseline, Rejected):
         if candidate is None:
             return Benched(baseline, None, None)
         raise ConfigError(f"the baseline {task.baseline} does not build: {baseline.reason}")
     if candidate is None:
-        return _measure_alone(task, harness, ceilings, baseline)
+        return _measure_alone(lab, baseline)
     check = harness.check_task(baseline.artifact) if task.problem.reference else None
-    _set_floor(task, harness, ceilings, check)
+    _set_floor(lab, check)
     built = task.backend.build(candidate, task.spec, cache)
     built = built if isinstance(built, Rejected) else check_candidate(task, candidate, built)
     if isinstance(built, Rejected):
@@ -93,8 +103,9 @@ def _measure(task: Task, harness: Harness, ceilings: Ceilings, cache: Path, cand
     return Benched(outcome, check, compared)
 
 
-def _measure_alone(task: Task, harness: Harness, ceilings: Ceilings, built: Built) -> Benched:
+def _measure_alone(lab: _Lab, built: Built) -> Benched:
     """The kernel is its own baseline: that it is wrong is a verdict, that its task is unfit an error."""
+    task, harness = lab.task, lab.harness
     fit = check_candidate(task, task.baseline, built)
     if isinstance(fit, Rejected):
         return Benched(fit, None, None)
@@ -104,15 +115,15 @@ def _measure_alone(task: Task, harness: Harness, ceilings: Ceilings, built: Buil
             check = harness.check_task(built.artifact)
         except TaskError as error:
             unfit = error
-    _set_floor(task, harness, ceilings, check)
+    _set_floor(lab, check)
     outcome = harness.evaluate(built.artifact)
     if unfit is not None and outcome.verdict != "fail":
         raise unfit
     return Benched(outcome, check, None)
 
 
-def _set_floor(task: Task, harness: Harness, ceilings: Ceilings, check: TaskCheck | None) -> None:
-    harness.set_floor(floor_ms(work_of(task, check), ceilings, task.dtype, theoretical=True))
+def _set_floor(lab: _Lab, check: TaskCheck | None) -> None:
+    lab.harness.set_floor(suspect_ms(work_of(lab.task, check), lab.ceilings, lab.task, lab.machine.gpu))
 
 
 def _report(config: Config, kernel: Path, task: Task, benched: Benched) -> tuple[Mapping[str, Any], str]:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 from agent.errors import ConfigError, HarnessBroken, Interrupted, UnfitEnvironment
 from backends.types import SourceError, ToolchainError
+from profiling.ncu.faults import NcuFault
 from profiling.types import HarnessFault, TaskError
 
 # What a machine does to a program that is right: a full, read-only or failing disk, missing permission.
@@ -21,7 +22,7 @@ def as_exit_codes() -> Iterator[None]:
         yield
     except (TaskError, SourceError) as error:
         raise ConfigError(str(error)) from error
-    except ToolchainError as error:
+    except (ToolchainError, NcuFault) as error:
         raise UnfitEnvironment(str(error)) from error
     except InterruptedError as error:
         raise Interrupted(str(error)) from error

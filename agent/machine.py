@@ -25,10 +25,14 @@ from profiling.types import Ceilings
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """The host's processor and, for kernels that run there, the GPU."""
+    """The host's processor and, for kernels that run there, the GPU.
+
+    `present` is False where the GPU is only known from an earlier session of the run: nothing can be measured then.
+    """
 
     cpu: DeviceFacts
     gpu: GpuFacts | None
+    present: bool = True
 
     @property
     def id(self) -> str:

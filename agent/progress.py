@@ -225,7 +225,8 @@ def _describe_start(
     if isinstance(event, ev.RunStarted):
         return fmt.one_line(f"{event.run_id} {event.task} {event.backend}, {event.provider} {event.model}".rstrip())
     if isinstance(event, ev.SessionStarted):
-        return fmt.one_line(f"{'started' if event.key == '0' else 'resumed'} on {event.environment.device.name}")
+        device = event.environment.gpu or event.environment.device
+        return fmt.one_line(f"{'started' if event.key == '0' else 'resumed'} on {device.name}")
     if isinstance(event, ev.TaskChecked):
         dropped = len(event.check.dropped_checks)
         left_out = [f"{dropped} checks left out, the baseline fails them"] if dropped else []

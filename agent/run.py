@@ -13,7 +13,7 @@ from typing import Literal, TypeVar
 from agent.asking import Asker
 from agent.budget import Budget
 from agent.config import SearchSection
-from agent.errors import Interrupted
+from agent.errors import Interrupted, UnfitEnvironment
 from agent.events import (
     AaMeasured,
     BranchWritten,
@@ -71,13 +71,16 @@ class StopRun(Exception):
 
 @dataclass(slots=True)
 class Run:
-    """Everything a stage needs. `folder` is the run folder, `cache` holds builds that any run may share."""
+    """Everything a stage needs. `folder` is the run folder, `cache` holds builds that any run may share.
+
+    `lab` measures; it is None on a machine without the run's GPU, where a run goes only as far as answers carry it.
+    """
 
     task: Task
     folder: Path
     cache: Path
     journal: Journal
-    harness: Harness
+    lab: Harness | None
     machine: Machine
     catalogue: Catalogue
     store: Store
@@ -109,6 +112,15 @@ class Run:
     def run_id(self) -> str:
         """The run's name."""
         return self.folder.name
+
+    @property
+    def harness(self) -> Harness:
+        """What measures. Raises UnfitEnvironment: this machine does not have the run's GPU."""
+        if self.lab is None:
+            raise UnfitEnvironment(
+                f"something must be measured, and this machine has no {self.machine.name}: resume the run where it is"
+            )
+        return self.lab
 
     @property
     def device(self) -> DeviceFacts:

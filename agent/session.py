@@ -39,10 +39,12 @@ from agent.report.build import write_reports
 from agent.run import Run
 from agent.state import State, StateFold, fold, write_state
 from agent.task import Task, on_machine, open_harness, prepare_task
+from backends.types import Backend, ToolchainError
 from memory.errors import StoreError
 from memory.scope import derive_family, shape_class
 from memory.store import Store
 from memory.types import Scope
+from profiling.device import cpu_facts
 from profiling.environment import to_markdown
 from profiling.harness.harness import Harness
 from prompts.catalogue import load_catalogue
@@ -118,38 +120,24 @@ def open_run(folder: Path, journal: Journal, progress: Progress, stopped: thread
     cache = cache_folder()
     warnings: list[str] = []
     with ExitStack() as stack:
-        machine = find_machine(config, bound.backend, warnings.append)
+        machine = _machine(config, bound.backend, journal, warnings)
         task = on_machine(bound, machine)
-        progress.activity(f"measuring what this {'machine' if machine.gpu is None else 'GPU'} can do")
-        ceilings = machine.ceilings(cache, config)
-        harness = stack.enter_context(
-            open_harness(
-                task,
-                machine,
-                cache,
-                stopped=stopped.is_set,
-                waiting=lambda: progress.activity("waiting for another run's timing"),
-            )
-        )
-        _require_sandbox(config, harness)
         store = _open_store(config)
         stack.callback(store.close)
-        environment = look_at(machine, task.backend, harness.layers(), cache)
         _log_start(folder, journal, config, task)
         journal.listen(_state_writer(journal, folder))
         progress.catch_up(journal.events)
         journal.listen(progress)
-        number = str(len(journal.all(SessionStarted)))
-        journal.append(SessionStarted(key=number, device_id=machine.id, environment=environment))
-        write_json(folder / "env.json", environment)
-        write_text(folder / "env.md", to_markdown(environment))
+        lab = stack.enter_context(_lab(task, machine, cache, progress, stopped)) if machine.present else None
+        if lab is not None:
+            _log_session(folder, journal, task, machine, lab, cache)
         budget = Budget(config.budget)
         run = Run(
             task=task,
             folder=folder,
             cache=cache / "builds",
             journal=journal,
-            harness=harness,
+            lab=lab,
             machine=machine,
             catalogue=load_catalogue(),
             store=store,
@@ -162,9 +150,46 @@ def open_run(folder: Path, journal: Journal, progress: Progress, stopped: thread
         )
         for text in warnings:
             run.note(f"warning/{text}", text)
-        key = run.key(0, "ceilings")
-        journal.once(CeilingsMeasured, key, lambda: CeilingsMeasured(key=key, ceilings=ceilings))
+        if lab is not None:
+            key = run.key(0, "ceilings")
+            progress.activity(f"measuring what this {'machine' if machine.gpu is None else 'GPU'} can do")
+            ceilings = machine.ceilings(cache, config)
+            journal.once(CeilingsMeasured, key, lambda: CeilingsMeasured(key=key, ceilings=ceilings))
         yield run
+
+
+def _machine(config: Config, backend: Backend, journal: Journal, warnings: list[str]) -> Machine:
+    """This machine. A run that was measured elsewhere goes on without its GPU until something must be measured."""
+    try:
+        return find_machine(config, backend, warnings.append)
+    except ToolchainError as error:
+        known = [e.environment.gpu for e in journal.all(SessionStarted) if e.environment.gpu is not None]
+        if not known:
+            raise
+        warnings.append(f"no GPU here ({error}): the run goes on until something must be measured")
+        return Machine(cpu_facts(), known[-1], present=False)
+
+
+@contextmanager
+def _lab(task: Task, machine: Machine, cache: Path, progress: Progress, stopped: threading.Event) -> Iterator[Harness]:
+    """What measures."""
+    with open_harness(
+        task,
+        machine,
+        cache,
+        stopped=stopped.is_set,
+        waiting=lambda: progress.activity("waiting for another run's timing"),
+    ) as harness:
+        _require_sandbox(task.config, harness)
+        yield harness
+
+
+def _log_session(folder: Path, journal: Journal, task: Task, machine: Machine, lab: Harness, cache: Path) -> None:
+    environment = look_at(machine, task.backend, lab.layers(), cache)
+    number = str(len(journal.all(SessionStarted)))
+    journal.append(SessionStarted(key=number, device_id=machine.id, environment=environment))
+    write_json(folder / "env.json", environment)
+    write_text(folder / "env.md", to_markdown(environment))
 
 
 def keep_secrets() -> None:

@@ -14,8 +14,10 @@ from backends.registry import detect, get_backend
 from backends.signature import same_signature
 from backends.types import Backend, BuildSpec, Built, Rejected, Signature, SourceError
 from profiling.binding import TensorRule, bind, convention_used, evaluate_expression
+from profiling.gpu_device import GpuFacts
 from profiling.harness.harness import Harness
-from profiling.types import Case, Limits, MeasureSettings, Problem, TaskCheck, TaskError, Tolerance, Work
+from profiling.headroom import floor_ms
+from profiling.types import Case, Ceilings, Limits, MeasureSettings, Problem, TaskCheck, TaskError, Tolerance, Work
 
 # How far a candidate's relative norm error may exceed the baseline's, by the arithmetic that the task allows.
 # TF32 errs about 250 times as much as fp32 on a GEMM; `any` leaves the elementwise tolerance to decide.
@@ -197,6 +199,21 @@ def work_of(task: Task, check: TaskCheck | None) -> Work:
         flops = check.flops if flops is None else flops
         moved = check.bytes if moved is None else moved
     return Work(flops, one_pass_bytes(task.problem.timed) if moved is None else moved)
+
+
+def suspect_ms(work: Work, ceilings: Ceilings, task: Task, gpu: GpuFacts | None) -> float | None:
+    """A time under this is not believed, ms; None where nothing can be said.
+
+    On a GPU honest work may use another pipe than the inputs' (float32 products split over TF32), and what it writes
+    may stay in L2, as everything may where caches are hot.
+    """
+    if gpu is None:
+        return floor_ms(work, ceilings, task.dtype, theoretical=True)
+    rates = ceilings.theoretical_flops
+    fastest = max(rates, key=lambda name: rates[name], default=task.dtype)
+    cold = task.config.measure.l2 == "cold"
+    moved = None if work.bytes is None or not cold else max(0.0, work.bytes - (gpu.l2_bytes or 0))
+    return floor_ms(Work(work.flops, moved), ceilings, fastest, theoretical=True)
 
 
 def one_pass_bytes(case: Case) -> float:

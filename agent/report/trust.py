@@ -10,6 +10,7 @@ from agent.events import AnyEvent
 from agent.report import fmt
 from agent.report.view import Section, Table, baseline_timing, last, of_type
 from agent.state import State
+from profiling.environment import Environment
 
 
 def environment_section(state: State, events: Sequence[AnyEvent]) -> Section:
@@ -37,6 +38,12 @@ def _run_rows(state: State, events: Sequence[AnyEvent]) -> list[tuple[str, str]]
     ]
 
 
+def _device(machine: Environment) -> str:
+    host = f"{machine.device.name}, {machine.device.usable_cores} usable cores"
+    gpu = machine.gpu
+    return host if gpu is None else f"{gpu.name} ({gpu.arch}, driver {gpu.driver_version}); host {host}"
+
+
 def _machine_rows(events: Sequence[AnyEvent]) -> list[tuple[str, str]]:
     sessions = of_type(events, ev.SessionStarted)
     if not sessions:
@@ -48,7 +55,7 @@ def _machine_rows(events: Sequence[AnyEvent]) -> list[tuple[str, str]]:
     off = ", ".join(name for name, in_force in layers.items() if not in_force)
     why = f" ({machine.counters_reason})" if machine.counters_reason else ""
     return [
-        ("device", f"{machine.device.name}, {machine.device.usable_cores} usable cores"),
+        ("device", _device(machine)),
         ("device id", ", then ".join(devices)),
         ("sessions", str(len(sessions))),
         ("versions", "; ".join(f"{name}: {version or 'not installed'}" for name, version in machine.versions.items())),

@@ -6,7 +6,7 @@ from agent.artefacts import read_source, write_json
 from agent.errors import ConfigError, UnfitEnvironment
 from agent.events import AaMeasured, Evaluated, FloorFound, TaskChecked
 from agent.run import Kernel, Run
-from agent.task import work_of
+from agent.task import suspect_ms, work_of
 from backends.types import Built, Rejected
 from profiling.headroom import floor_ms
 from profiling.types import Evaluation
@@ -59,6 +59,8 @@ def _build(run: Run) -> Built:
 
 def _check_task(run: Run, built: Built) -> None:
     # Once a session, logged once: the oracle of this session has to learn the baseline's errors, too.
+    if run.lab is None:
+        return
     run.progress.activity("testing the task: reference, tolerance, extra shapes")
     found = run.harness.check_task(built.artifact)
 
@@ -70,8 +72,10 @@ def _check_task(run: Run, built: Built) -> None:
 
 def _settle_floor(run: Run) -> None:
     """Floors need the work, which may stand in the reference alone: after the task check."""
-    floor, suspect = (floor_ms(run.work, run.ceilings, run.task.dtype, theoretical=t) for t in (False, True))
-    run.harness.set_floor(suspect)
+    floor = floor_ms(run.work, run.ceilings, run.task.dtype)
+    suspect = suspect_ms(run.work, run.ceilings, run.task, run.gpu)
+    if run.lab is not None:
+        run.lab.set_floor(suspect)
     key = run.key(0, "floor")
     run.journal.once(FloorFound, key, lambda: FloorFound(key=key, floor_ms=floor, suspect_ms=suspect))
 

@@ -153,7 +153,8 @@ def _evaluate(run: Run, iteration: int, branch: BranchWritten, built: Built | Re
     def evaluate() -> Evaluated:
         run.checkpoint()
         run.progress.activity(f"verifying and timing {branch.branch}")
-        outcome = built if isinstance(built, Rejected) else run.harness.evaluate(built.artifact)
+        harness = run.harness  # a build rejected elsewhere than where the run measures says nothing
+        outcome = built if isinstance(built, Rejected) else harness.evaluate(built.artifact)
         seconds = built.seconds if isinstance(built, Built) else None
         return Evaluated(key=key, iteration=iteration, branch=branch.branch, build_s=seconds, outcome=outcome)
 

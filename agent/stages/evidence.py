@@ -71,7 +71,8 @@ def gather(run: Run, iteration: int, best: Kernel) -> Evidence:
 
 def profile_kernel(run: Run, kernel: Kernel, level: Level = "full") -> Profiled:
     """The profile of a build on this device, measured once; a full one serves where a targeted one is asked for."""
-    full, targeted = (run.key(0, f"{name}/{kernel.built.key[:16]}") for name in ("profile", "targeted"))
+    content = run.task.backend.source_hash(kernel.source)[:16]
+    full, targeted = (run.key(0, f"{name}/{content}") for name in ("profile", "targeted"))
     known = run.journal.find(Profiled, full)
     if known is not None:
         return known
@@ -132,7 +133,7 @@ def _on_gpu(run: Run, kernel: Kernel, level: Level) -> Profile:
 
 def report_folder(run: Run, kernel: Kernel) -> Path:
     """Where ncu's report of a build lies, if it was profiled on a GPU."""
-    return run.folder / "profiles" / kernel.built.key[:16]
+    return run.folder / "profiles" / run.task.backend.source_hash(kernel.source)[:16]
 
 
 def save_report(run: Run, kernel: Kernel, target: Path) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import mmap
 import random
-import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -19,6 +18,7 @@ from profiling.device import memory_available as _memory_available
 from profiling.device import memory_total as _memory_total
 from profiling.harness import protocol
 from profiling.harness.memory import Device
+from profiling.scalar_values import scalar_word
 from profiling.types import Case, Scalar, TaskError, Tensor
 
 PAGE = mmap.PAGESIZE
@@ -86,14 +86,6 @@ def torch_dtype(name: str) -> torch.dtype:
     if not isinstance(dtype, torch.dtype):
         raise TaskError(f"element type {name} is unknown: declare the tensor's dtype in the task's `tensors`")
     return dtype
-
-
-def scalar_word(scalar: Scalar) -> int:
-    """The bits of a by-value argument in the low end of an 8-byte word."""
-    if scalar.dtype in ("float64", "float32"):
-        data = struct.pack("<d" if scalar.dtype == "float64" else "<f", float(scalar.value))
-        return int.from_bytes(data, "little")
-    return int(scalar.value) & 0xFFFF_FFFF_FFFF_FFFF
 
 
 def memory_available() -> int:

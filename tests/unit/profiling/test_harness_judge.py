@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from profiling.harness.arena import Arena, Layout, RandomBytes, memory_available, scalar_word
+from profiling.harness.arena import Arena, Layout, RandomBytes, memory_available
 from profiling.harness.inputs import CHECKED, Draw, InputMaker, Pools
 from profiling.harness.judge import Exactness, Judgement, judge
 from profiling.harness.memory import Host
 from profiling.harness.runner_build import build_native
+from profiling.scalar_values import scalar_word
 from profiling.types import Case, Scalar, Tensor, Tolerance
 from tests.kernels import GEMM_SIGNATURE
 
