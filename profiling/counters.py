@@ -222,7 +222,7 @@ def _perf_totals(
     wanted = ",".join(f"{event}:u" for event in events)
     command = [str(perf), "stat", "-x", ";", "-r", str(repeats), "-o", str(out), "-e", wanted, "--", *argv]
     done = _run("perf", command, timeout_s)
-    text = out.read_text(errors="replace") if out.exists() else ""
+    text = out.read_text(encoding="utf-8", errors="replace") if out.exists() else ""
     found = parse_perf_csv(text)
     if "instructions" in events and not found.get("instructions"):
         refused = re.search(r"^.*(?:not permitted|[Pp]ermission|limited|denied|paranoid).*$", done.stderr, re.MULTILINE)
@@ -250,7 +250,7 @@ def _cachegrind_totals(
     for path in sorted(folder.glob("cachegrind.out.*")):
         if not stat.S_ISREG(path.lstat().st_mode):  # the kernel may write here too: a pipe would never end
             raise CountersUnavailableError(f"the run under cachegrind left a {path.name} that is no file")
-        events, caches = parse_cachegrind(path.read_text(errors="replace"))
+        events, caches = parse_cachegrind(path.read_text(encoding="utf-8", errors="replace"))
         for name, value in events.items():
             totals[name] = totals.get(name, 0.0) + value
     if not totals:

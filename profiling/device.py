@@ -113,7 +113,7 @@ def memory_available(root: Path = _ROOT) -> int | None:
 
 def _text(path: Path) -> str | None:
     try:
-        return path.read_text(errors="replace").strip()
+        return path.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
         return None
 

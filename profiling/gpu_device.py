@@ -341,7 +341,9 @@ def _ours(pid: int) -> bool:
             return True
         try:
             # The name, in parentheses, may hold anything; then come state and parent.
-            pid = int(Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[1])
+            pid = int(
+                Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[1]
+            )
         except (OSError, ValueError, IndexError):
             return False
     return False

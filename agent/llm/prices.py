@@ -73,7 +73,7 @@ def load_prices(path: str | None = None) -> PriceTable:
     """
     file = Path(path) if path else SHIPPED
     try:
-        return PriceTable.model_validate(yaml.safe_load(file.read_text("utf-8")))
+        return PriceTable.model_validate(yaml.safe_load(file.read_text(encoding="utf-8")))
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "the file"

@@ -43,7 +43,7 @@ class Mappings:
 def executable_files(pid: int) -> frozenset[str]:
     """Files that a process has mapped as code beside its own program; none where the kernel hides them from us."""
     try:
-        lines = Path(f"/proc/{pid}/maps").read_text(errors="replace").splitlines()
+        lines = Path(f"/proc/{pid}/maps").read_text(encoding="utf-8", errors="replace").splitlines()
         program = os.readlink(f"/proc/{pid}/exe")
     except OSError:
         return frozenset()

@@ -147,7 +147,7 @@ def main() -> None:
     if os.getppid() != parent:
         return
     # A reference may print: what it prints must not be taken for a reply.
-    hear, say = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
+    hear, say = os.fdopen(os.dup(0), encoding="utf-8"), os.fdopen(os.dup(1), "w", encoding="utf-8")
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.dup2(2, 1)

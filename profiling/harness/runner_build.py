@@ -40,14 +40,19 @@ def build_native(signature: Signature, cache: Path, *, gpu: bool = False) -> Nat
     """
     stub = stub_source(signature)
     units = ("runner.cpp", "walls.cpp", *(("gpu.cpp",) if gpu else ()))
-    sources = {name: (_NATIVE / name).read_text() for name in (*units, "walls.h", "protocol.h", "gpu.h")}
+    sources = {
+        name: (_NATIVE / name).read_text(encoding="utf-8") for name in (*units, "walls.h", "protocol.h", "gpu.h")
+    }
     flags = ("-Wl,-z,relro,-z,now", "-ldl", *(("-DROOFCLIMB_GPU",) if gpu else ()))
     build = _Builder(find_compiler(), cache)
     return Native(
         runner=build("runner", {**sources, "stub.h": stub}, units, flags),
         empty=build("empty.so", {"empty.cpp": empty_source(signature)}, ("empty.cpp",), ("-shared", "-fPIC")),
         flush=build(
-            "flush.so", {"flush.cpp": (_NATIVE / "flush.cpp").read_text()}, ("flush.cpp",), ("-shared", "-fPIC")
+            "flush.so",
+            {"flush.cpp": (_NATIVE / "flush.cpp").read_text(encoding="utf-8")},
+            ("flush.cpp",),
+            ("-shared", "-fPIC"),
         ),
     )
 
@@ -113,7 +118,7 @@ class _Builder:
             return target
         with build_cache.private_folder(builds) as folder:
             for file, text in files.items():
-                (folder / file).write_text(text)
+                (folder / file).write_text(text, encoding="utf-8")
             argv = [*self.compiler.argv, *_FLAGS, *units, *flags, "-o", name]
             done = run_process(argv, timeout_s=120.0, cwd=folder, env={"LC_ALL": "C", "PATH": search_path()})
             if done.returncode != 0:

@@ -226,7 +226,7 @@ class Worker:
         if not self._pid:
             return
         try:
-            resident = int(Path(f"/proc/{self._pid}/statm").read_text().split()[1]) * PAGE
+            resident = int(Path(f"/proc/{self._pid}/statm").read_text(encoding="utf-8").split()[1]) * PAGE
         except (FileNotFoundError, ProcessLookupError, IndexError):
             return
         if resident > self._memory:

@@ -292,7 +292,7 @@ def _run(
     env = {"HOME": str(private), "TMPDIR": str(private), **(environment or {})}
     done = _process(command, timeout_s, folder, env)
     log = folder / _LOG
-    said = log.read_text(errors="replace") if log.is_file() and not log.is_symlink() else ""
+    said = log.read_text(encoding="utf-8", errors="replace") if log.is_file() and not log.is_symlink() else ""
     return said if said.strip() else f"{done.stdout}\n{done.stderr}"
 
 

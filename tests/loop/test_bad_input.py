@@ -45,7 +45,7 @@ def refused(folder: Path, code: int, said: str, *overrides: str, env: dict[str, 
         ("task.tolerance.atol=1e9", 2, "tolerance is unfit"),
         ("output=/dev/null/runs", 3, "/dev/null/runs"),
         ("memory.url=nonsense", 2, "memory.url"),
-        ("task.backend=cuda", 2, "cuda"),
+        ("task.backend=cudda", 2, "'cuda'"),
         ("task.reference=null", 2, "reference"),
     ],
 )
