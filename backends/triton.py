@@ -34,6 +34,7 @@ from backends.triton_artifact import (
     Reply,
     collect,
     freeze,
+    keep_files,
     read_artifact,
     write_artifact,
 )
@@ -173,10 +174,12 @@ class TritonBackend:
         return Built(artifact, key, built.command, built.log, built.seconds, cached=False, resources=resources)
 
     def disassemble(self, built: Built) -> Listing | None:
-        """All kernels as machine instructions, in the order of their launches; None where no disassembler is found.
+        """All kernels as machine instructions, in the order of their launches.
+
+        None where no disassembler is found, and for a kernel that it cannot list.
 
         Raises:
-            ToolchainError: the disassembler cannot be started, or fails.
+            ToolchainError: the disassembler cannot be started.
         """
         program = find("nvdisasm")
         if program is None:
@@ -186,7 +189,10 @@ class TritonBackend:
         texts: list[str] = []
         arch = artifact.arch
         for cubin in dict.fromkeys(kernel.cubin for kernel in artifact.kernels):
-            listing = parse_sass(disassembly(program, built.artifact / cubin), artifact.arch)
+            text = disassembly(program, built.artifact / cubin)
+            if text is None:
+                return None
+            listing = parse_sass(text, artifact.arch)
             arch = listing.arch
             functions += listing.functions
             texts.append(listing.text)
@@ -232,8 +238,9 @@ def _build(
     if isinstance(answer, Rejected):
         return answer
     try:
+        keep_files(folder, text)
         artifact = collect(folder, Reply.model_validate_json(answer), spec.arch, tools["triton"], spec.arguments)
-    except (ValueError, KeyError, OSError):
+    except (ValueError, KeyError, TypeError, RecursionError, OSError):
         return Rejected(
             "build", "what was compiled is not what run_kernel launched; leave Triton's cache and driver alone"
         )

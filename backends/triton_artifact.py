@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
@@ -14,6 +15,7 @@ from pydantic import BaseModel, ConfigDict
 from backends.types import Argument, KernelResources
 
 SOURCE, CACHE, RECORD = "kernel.py", "cache", "kernels.json"
+_CACHE_BYTES = 256 << 20
 
 Choices = Mapping[str, Mapping[str, int]]
 """For each autotuner and each key that it was asked for, the index of the configuration that is used."""
@@ -39,6 +41,10 @@ class DescribedArgument(_Model):
     value: bool | int | float | None
     output: bool
 
+    def as_argument(self) -> Argument:
+        """The same for the rest of the program."""
+        return Argument(self.name, self.dtype, self.shape, self.value, self.output)
+
 
 class Described(_Model):
     """A child process's answer to `describe`."""
@@ -47,7 +53,7 @@ class Described(_Model):
 
     def as_arguments(self) -> tuple[Argument, ...]:
         """The same for the rest of the program."""
-        return tuple(Argument(a.name, a.dtype, a.shape, a.value, a.output) for a in self.arguments)
+        return tuple(argument.as_argument() for argument in self.arguments)
 
 
 class Choice(_Model):
@@ -160,6 +166,33 @@ def read_artifact(folder: Path) -> Artifact:
 def write_artifact(folder: Path, artifact: Artifact) -> None:
     """Write the record of an artefact."""
     (folder / RECORD).write_text(artifact.model_dump_json(indent=1), encoding="utf-8")
+
+
+def keep_files(artifact: Path, text: str) -> None:
+    """Undo what a kernel's own code may have done to its artefact: its source is `text`, its cache plain files alone.
+
+    Raises:
+        ValueError: its folders are no longer folders, or hold more than any build.
+    """
+    cache, source = artifact / CACHE, artifact / SOURCE
+    if artifact.is_symlink() or cache.is_symlink():
+        raise ValueError("the build put links in the place of its folders")
+    source.unlink(missing_ok=True)
+    source.write_text(text, encoding="utf-8")
+    size = 0
+    for folder in list(os.scandir(cache)):
+        if not folder.is_dir(follow_symlinks=False):
+            os.unlink(folder)
+            continue
+        for file in list(os.scandir(folder)):
+            if file.is_dir(follow_symlinks=False):
+                shutil.rmtree(file)
+            elif not file.is_file(follow_symlinks=False):
+                os.unlink(file)
+            else:
+                size += file.stat(follow_symlinks=False).st_size
+    if size > _CACHE_BYTES:
+        raise ValueError(f"the build left {size >> 20} MiB in Triton's cache")
 
 
 def collect(folder: Path, reply: Reply, arch: str, triton: str, arguments: Sequence[Argument]) -> Artifact:

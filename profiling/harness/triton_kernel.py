@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import struct
 import sys
@@ -17,6 +18,7 @@ from backends.triton_runtime import Autotuning, load, located
 from profiling.harness import triton_native as native
 
 _NEEDED = (".json", ".cubin", ".so")  # of Triton's cache; the rest is for people
+_GROUP = "__grp__"
 _SETUP = struct.Struct("=IIQIIIIQ")
 _ARGUMENT = struct.Struct("=4Q")
 _MAGIC, _SETUP_KIND = 0x31464352, 1
@@ -43,11 +45,21 @@ class Image:
         """Put it into the new folder `folder`, for any user to read, and make that Triton's cache in this process."""
         (folder / CACHE).mkdir(parents=True)
         for name, content in self._files.items():
-            (folder / name).parent.mkdir(exist_ok=True)
-            (folder / name).write_bytes(content)
+            target = folder / name
+            target.parent.mkdir(exist_ok=True)
+            target.write_bytes(_moved(content, target.parent) if target.name.startswith(_GROUP) else content)
         for found in (folder, *folder.rglob("*")):
             found.chmod(0o755)
         os.environ.update({"TRITON_CACHE_DIR": str(folder / CACHE), "HOME": str(folder), "TMPDIR": str(folder)})
+
+
+def _moved(group: bytes, folder: Path) -> bytes:
+    """Triton's list of the files that belong together, which has them with the folder where they were made."""
+    try:
+        names = [str(name) for name in json.loads(group)["child_paths"]]
+    except (ValueError, KeyError, TypeError):
+        return group  # not Triton's: a build is the candidate's work
+    return json.dumps({"child_paths": {n: str(folder / n) for n in names if n.endswith(_NEEDED)}}).encode()
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,11 +13,13 @@ import os
 import socket
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 import torch
 import triton
 import triton.testing
 from triton.backends.compiler import GPUTarget
+from triton.backends.nvidia import compiler as nvidia_compiler
 from triton.backends.nvidia.driver import CudaDriver
 from triton.compiler.compiler import make_backend
 
@@ -50,7 +52,16 @@ def prepare(capability: int) -> None:
     backend.hash()
     backend.parse_options({}).hash()
     _triton_key()
+    nvidia_compiler.CUDABackend.add_stages = refuse_to_compile
     torch.cuda.is_available = lambda: True  # asking would initialise CUDA, after which nothing can be forked
+
+
+def refuse_to_compile(*_: object) -> NoReturn:
+    """Stands where Triton's compiler would start."""
+    raise RuntimeError(
+        "a kernel is launched with argument types, constants or options that it was not compiled for before there was "
+        "data: launches must follow from run_kernel's arguments alone"
+    )
 
 
 def _triton_key() -> None:

@@ -304,7 +304,6 @@ def test_a_compile_error_shows_its_line_as_triton_prints_it(tmp_path: Path, cach
         ("y.copy_(torch.softmax(x, -1))", "run_kernel launches no Triton kernel"),
         ("raise ValueError(f'{rows} rows')", "kernel.py:12: ValueError: 4096 rows"),
         ("assert x.sum().item() > 0", "values of tensors cannot be read here"),
-        ("import os; os._exit(3)", "ended its process with status 3"),
     ],
 )
 def test_a_candidate_that_cannot_be_built_is_told_why_in_a_line(
@@ -358,6 +357,25 @@ def test_a_build_reaches_neither_the_network_nor_other_files(tmp_path: Path, cac
     assert not outside.exists()
     assert found.reason == "kernel.py:11: SystemExit: enough"
     assert found.evidence.split("\n")[-3:] == ["kept from OSError 30", "kept from OSError 101", "did own"]
+
+
+PLANTS = """
+import os, pathlib, sys
+cache = pathlib.Path(os.environ["TRITON_CACHE_DIR"])
+(cache / "own").mkdir()
+(cache / "own" / "kernel.cubin").symlink_to("/etc/hostname")
+(cache / "own" / "__grp__kernel.json").write_text("[")
+os.mkfifo(cache / "own" / "kernel.so")
+"""
+
+
+def test_what_a_build_plants_beside_triton_is_not_kept(tmp_path: Path, cache: Path) -> None:
+    """Workers read a build as root, before their walls stand: a link would show a candidate the user's files."""
+    body = "copy[(4,)](x, y, 9, BLOCK=16)\n    pathlib.Path(__file__).write_text('another program')"
+    text = f"{PLANTS}\n{COPY}\ndef run_kernel(x, y, **_):\n    {body}\n"
+    made = built(write(tmp_path, text), SOFTMAX, cache)
+    assert [path.name for path in (made.artifact / "cache" / "own").iterdir()] == ["__grp__kernel.json"]
+    assert (made.artifact / "kernel.py").read_text() == text
 
 
 def test_without_a_target_the_message_says_what_is_missing(tmp_path: Path, cache: Path) -> None:
