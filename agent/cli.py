@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
+from agent.asked import Asked, kernel_options, set_option
 from agent.command import Result, command
-from agent.errors import ConfigError
 from agent.memory_cli import memory_group
 
 
@@ -20,12 +20,11 @@ def main() -> None:
 
 
 _config = click.option("--config", required=True, help="Task file, or the name of a shipped one (quickstart).")
-_set = click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key: search.branches=2.")
 
 
 @main.command()
 @_config
-@_set
+@set_option
 @click.option(
     "--dry-run", is_flag=True, help="Measure, render the first prompt, estimate tokens and dollars; ask nothing."
 )
@@ -62,7 +61,7 @@ def resume(run_dir: Path) -> Result:
 
 @main.command()
 @click.option("--config", help="Check this task's contract too.")
-@_set
+@set_option
 @click.option("--output", type=click.Path(path_type=Path), default=Path("."), help="Where env.json and env.md go.")
 @command
 def check(config: str | None, overrides: tuple[str, ...], output: Path) -> Result:
@@ -73,41 +72,16 @@ def check(config: str | None, overrides: tuple[str, ...], output: Path) -> Resul
 
 
 @main.command()
-@click.argument("kernel", required=False, type=click.Path(path_type=Path))
-@click.option("--ref", type=click.Path(path_type=Path), help="Reference module.")
-@click.option("--dim", "dims", multiple=True, metavar="NAME=VALUE", help="A dim: M=512.")
-@click.option("--scalar", "scalars", multiple=True, metavar="NAME=VALUE", help="A by-value parameter that is no dim.")
-@click.option("--config", help="Task file instead of KERNEL.")
-@click.option(
-    "--kernel", "candidate", type=click.Path(path_type=Path), help="With --config: this kernel, not the baseline."
-)
-@_set
+@kernel_options
 @command
-def bench(
-    kernel: Path | None,
-    ref: Path | None,
-    dims: tuple[str, ...],
-    scalars: tuple[str, ...],
-    config: str | None,
-    candidate: Path | None,
-    overrides: tuple[str, ...],
-) -> Result:
+def bench(asked: Asked) -> Result:
     """Build, verify and time one kernel.
 
     bench KERNEL --ref REF --dim M=512 …, or bench --config TASK [--kernel FILE].
     """
-    from agent.bench import bench_config, bench_kernel
+    from agent.bench import bench as measure
 
-    if (kernel is None) == (config is None):
-        raise ConfigError("bench: give a KERNEL, or a task file with --config")
-    if config is not None:
-        if ref is not None or dims or scalars:
-            raise ConfigError("bench: --ref, --dim and --scalar go with KERNEL; with --config the task file says them")
-        return bench_config(config, candidate, overrides)
-    if candidate is not None:
-        raise ConfigError("bench: --kernel goes with --config")
-    assert kernel is not None
-    return bench_kernel(kernel, ref, dims, scalars, overrides)
+    return measure(asked)
 
 
 @main.command()
