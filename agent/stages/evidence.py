@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
@@ -12,21 +11,18 @@ from pathlib import Path
 from agent.artefacts import plain, write_json
 from agent.events import Evaluated, Profiled, Recalled, RooflineRecorded
 from agent.paths import iteration_folder
+from agent.profiles import Known, on_cpu, on_gpu, with_work
 from agent.run import Kernel, Run, StopRun
 from backends.types import Listing
 from memory.errors import StoreError
 from memory.recall import recall
 from memory.types import Recall
-from profiling.counters import profile_cpu
 from profiling.headroom import axis_budget, headroom, top_metrics
 from profiling.machine_code import instruction_mix
 from profiling.ncu.command import Level
 from profiling.ncu.faults import NcuFault
-from profiling.ncu.runner import REPORT, degraded_profile, profile_gpu
+from profiling.ncu.runner import REPORT, degraded_profile
 from profiling.types import Axis, Evaluation, Headroom, Metric, Profile
-
-# One profile may take this long; past it the run goes on with counted work and says so.
-_PROFILE_TIMEOUT_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +79,9 @@ def profile_kernel(run: Run, kernel: Kernel, level: Level = "full") -> Profiled:
         run.progress.activity(f"profiling {kernel.label}")
         listing = disassemble(run, kernel)
         mix = instruction_mix(listing) if listing is not None else {}
-        profile = _on_cpu(run, kernel, mix) if run.gpu is None else _on_gpu(run, kernel, level)
+        known = Known(kernel.median_ms, run.work, run.ceilings, run.task.dtype)
+        on_host = run.gpu is None
+        profile = on_cpu(run.harness, kernel.built, known, mix) if on_host else _on_gpu(run, kernel, known, level)
         return Profiled(key=key, profile=profile, mix=mix)
 
     return run.journal.once(Profiled, key, measure)
@@ -95,40 +93,13 @@ def profile_champion(run: Run, iteration: int, champion: Kernel) -> None:
     save_report(run, champion, iteration_folder(run.folder, iteration) / "kernel.ncu-rep")
 
 
-def _on_cpu(run: Run, kernel: Kernel, mix: Mapping[str, int | float | str]) -> Profile:
-    numbers = {name: value for name, value in mix.items() if not isinstance(value, str)}
-    return profile_cpu(
-        run.harness.solo_command(kernel.built.artifact),
-        run.harness.empty_command(),
-        time_ms=kernel.median_ms,
-        work=run.work,
-        ceilings=run.ceilings,
-        mix=numbers or None,
-        dtype=run.task.dtype,
-        timeout_s=_PROFILE_TIMEOUT_S,
-    )
-
-
-def _on_gpu(run: Run, kernel: Kernel, level: Level) -> Profile:
+def _on_gpu(run: Run, kernel: Kernel, known: Known, level: Level) -> Profile:
     """By Nsight Compute; where it cannot read counters the run goes on with counted work, and says so."""
-    folder = report_folder(run, kernel)
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
     try:
-        return profile_gpu(
-            run.harness.profiled_command(kernel.built.artifact),
-            folder=folder,
-            time_ms=kernel.median_ms,
-            work=run.work,
-            ceilings=run.ceilings,
-            dtype=run.task.dtype,
-            level=level,
-            timeout_s=_PROFILE_TIMEOUT_S,
-            environment=run.harness.profiled_environment(),
-        )
+        return with_work(on_gpu(run.harness, kernel.built, level, report_folder(run, kernel)), known)
     except NcuFault as fault:
         run.note(f"degraded/{fault.what}", f"degraded, no counters: {fault.what}; {fault.remedy}")
-        return degraded_profile(run.work, run.ceilings, kernel.median_ms, run.task.dtype, fault.what)
+        return degraded_profile(known.work, known.ceilings, known.time_ms, known.dtype, fault.what)
 
 
 def report_folder(run: Run, kernel: Kernel) -> Path:
