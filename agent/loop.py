@@ -14,7 +14,7 @@ from agent.stages.baseline import measure_baseline, measure_noise
 from agent.stages.branches import evaluate_branches, repair_branches, write_branches
 from agent.stages.champion import challenge
 from agent.stages.ended import check_patience, end_iteration, kernel_after
-from agent.stages.evidence import gather, on_this_device, profile_champion
+from agent.stages.evidence import on_this_device, profile_champion
 from agent.stages.finish import finish
 from agent.stages.learning import remember_attempt, remember_failure
 from agent.stages.planning import make_plan
@@ -47,8 +47,7 @@ def iterate(run: Run, iteration: int, baseline: Kernel) -> None:
     run.checkpoint()
     base = run.best = on_this_device(run, run.best, baseline)
     measure_noise(run, iteration, base)
-    evidence = gather(run, iteration, base)
-    plan = make_plan(run, iteration, base, evidence)
+    plan = make_plan(run, iteration, base)
     if plan is None:
         end_iteration(run, iteration, "failed", "no plan held to the rules")
         return

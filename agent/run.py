@@ -30,7 +30,7 @@ from agent.machine import Machine
 from agent.paths import iteration_folder
 from agent.progress import Progress
 from agent.task import Task, check_candidate
-from backends.types import BuildSpec, Built, Rejected
+from backends.types import BuildSpec, Built, Listing, Rejected
 from memory.store import Store
 from memory.types import Scope
 from profiling.device import DeviceFacts
@@ -91,6 +91,7 @@ class Run:
     versions: Mapping[str, str]
     stopped: threading.Event = field(default_factory=threading.Event)
     _best: Kernel | None = None
+    _listings: dict[str, Listing | None] = field(default_factory=dict)
 
     @property
     def best(self) -> Kernel:
@@ -228,6 +229,12 @@ class Run:
         """Log something a person should know in the morning, once."""
         self.journal.once(Noted, key, lambda: Noted(key=key, text=text))
 
+    def listing(self, built: Built) -> Listing | None:
+        """A build's machine code, disassembled once; None without a disassembler."""
+        if built.key not in self._listings:
+            self._listings[built.key] = self.task.backend.disassemble(built)
+        return self._listings[built.key]
+
     def build_all(self, sources: Sequence[tuple[Path, BuildSpec]]) -> list[Built | Rejected]:
         """Build in parallel, in order. Raises ToolchainError: the compiler is missing or broken."""
         with ThreadPoolExecutor(max_workers=max(1, self.device.usable_cores or 1)) as pool:
@@ -235,10 +242,13 @@ class Run:
 
     def build_candidates(self, sources: Sequence[tuple[Path, BuildSpec]]) -> list[Built | Rejected]:
         """The same for kernels that a model wrote: held to the task's signature and libraries."""
-        return [
-            built if isinstance(built, Rejected) else check_candidate(self.task, path, built)
-            for (path, _), built in zip(sources, self.build_all(sources), strict=True)
-        ]
+
+        def checked(path: Path, built: Built | Rejected) -> Built | Rejected:
+            return built if isinstance(built, Rejected) else check_candidate(self.task, path, built)
+
+        builds = self.build_all(sources)
+        with ThreadPoolExecutor(max_workers=max(1, self.device.usable_cores or 1)) as pool:
+            return list(pool.map(checked, [path for path, _ in sources], builds))
 
     def compare(self, iteration: int, name: str, a: tuple[str, Built], b: tuple[str, Built]) -> Comparison | Rejected:
         """Interleaved A/B, logged once under the iteration and `name`; `a` and `b` are labels and builds."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from agent.artefacts import write_json, write_text
 from agent.events import AblationBuilt, MachineCodeChecked
@@ -11,7 +12,6 @@ from agent.paths import iteration_folder
 from agent.plan import Plan
 from agent.run import Kernel, Run
 from agent.stages.branches import read_kernel
-from agent.stages.evidence import disassemble
 from agent.stages.wording import ablation_prompt, system_prompt
 from backends.types import BuildSpec, Built, Rejected
 from profiling.machine_code import check_methods, instruction_mix, same_code
@@ -42,7 +42,7 @@ def check_machine_code(
     run: Run, iteration: int, plan: Plan, base: Kernel, champion: Kernel
 ) -> tuple[MethodPresence, ...]:
     """Each planned method's signature in the champion, relative to the kernel it was applied to."""
-    before, after = disassemble(run, base), disassemble(run, champion)
+    before, after = run.listing(base.built), run.listing(champion.built)
     key = run.key(iteration, "machine-code")
 
     def check() -> MachineCodeChecked:
@@ -53,48 +53,69 @@ def check_machine_code(
     checked = run.journal.once(MachineCodeChecked, key, check)
     mixes = {name: None if x is None else instruction_mix(x) for name, x in (("before", before), ("after", after))}
     folder = iteration_folder(run.folder, iteration)
-    write_json(folder / "sass_check.json", {"methods": list(checked.presence), "instruction_mix": mixes})
+    resources = {"before": base.built.resources, "after": champion.built.resources}
+    found = {"methods": list(checked.presence), "instruction_mix": mixes, "resources": resources}
+    write_json(folder / "sass_check.json", found)
     return checked.presence
 
 
 def ablate(run: Run, iteration: int, plan: Plan, base: Kernel, champion: Kernel) -> dict[str, Ablation]:
     """The champion without each method, and without any (the switch audit, against the base kernel)."""
-    ablations = {m: _ablate_one(run, iteration, plan, champion, m) for m in plan.method_ids}
-    if all(run.task.backend.has_switch(champion.source, switch_name(m)) for m in plan.method_ids):
-        ablations[ALL] = _audit(run, iteration, plan, base, champion)
+    switched = _build_switched(run, iteration, plan, champion)
+    ablations = {m: _ablate_one(run, iteration, plan, champion, m, switched.get(m)) for m in plan.method_ids}
+    if ALL in switched:
+        ablations[ALL] = _audit(run, iteration, base, champion, switched[ALL])
     return ablations
 
 
-def _ablate_one(run: Run, iteration: int, plan: Plan, champion: Kernel, method: str) -> Ablation:
+def _build_switched(run: Run, iteration: int, plan: Plan, champion: Kernel) -> dict[str, Built | Rejected]:
+    """All that a switch can make, built in parallel: without each method that has one and, if all have, without any."""
+    switchable = [m for m in plan.method_ids if run.task.backend.has_switch(champion.source, switch_name(m))]
+    without = {m: [m] for m in switchable}
+    if len(switchable) == len(plan.method_ids):
+        without[ALL] = switchable
+    run.checkpoint()
+    run.progress.activity(f"building {len(without)} ablations")
+    sources = []
+    for name, methods in without.items():
+        path = _ablation_folder(run, iteration, name) / run.kernel_file
+        write_text(path, champion.source)
+        sources.append((path, _without(run, methods)))
+    return dict(zip(without, run.build_candidates(sources), strict=True))
+
+
+def _ablation_folder(run: Run, iteration: int, name: str) -> Path:
+    folder = "all_off" if name == ALL else f"no_{name}"
+    return iteration_folder(run.folder, iteration) / "ablations" / folder
+
+
+def _ablate_one(
+    run: Run, iteration: int, plan: Plan, champion: Kernel, method: str, switched: Built | Rejected | None
+) -> Ablation:
     key = run.key(iteration, f"no_{method}")
-    if run.task.backend.has_switch(champion.source, switch_name(method)):
-        spec = _without(run, [method])
-        built = _build(run, iteration, f"no_{method}", champion.source, spec)
-        event = _built_event(run, key, iteration, method, "switch", champion, None, built)
+    if switched is not None:
+        built, form, text = switched, "switch", None
     else:
         source = _rewrite(run, iteration, plan, champion, method)
-        outcome = (
-            source if isinstance(source, Rejected) else _build(run, iteration, f"no_{method}", source, run.task.spec)
-        )
-        text = None if isinstance(source, Rejected) else source
-        event, built = _built_event(run, key, iteration, method, "rewrite", champion, text, outcome), outcome
+        built = source if isinstance(source, Rejected) else _build(run, iteration, method, source)
+        form, text = "rewrite", None if isinstance(source, Rejected) else source
+    event = _built_event(run, key, iteration, method, form, champion, text, built)
     comparison = None
     if isinstance(built, Built) and event.code_differs is not False:
         comparison = run.compare(
             iteration, f"no_{method}", (f"without {method}", built), (champion.label, champion.built)
         )
-        write_json(iteration_folder(run.folder, iteration) / "ablations" / f"no_{method}" / "bench.json", comparison)
+        write_json(_ablation_folder(run, iteration, method) / "bench.json", comparison)
     return Ablation(event, comparison)
 
 
-def _audit(run: Run, iteration: int, plan: Plan, base: Kernel, champion: Kernel) -> Ablation:
+def _audit(run: Run, iteration: int, base: Kernel, champion: Kernel, built: Built | Rejected) -> Ablation:
     """All methods off against the kernel they were applied to."""
-    built = _build(run, iteration, "all_off", champion.source, _without(run, plan.method_ids))
     event = _built_event(run, run.key(iteration, "all_off"), iteration, ALL, "switch", champion, None, built)
     if not isinstance(built, Built):
         return Ablation(event, None)
     comparison = run.compare(iteration, "all_off", ("all methods off", built), (base.label, base.built))
-    write_json(iteration_folder(run.folder, iteration) / "ablations" / "all_off" / "bench.json", comparison)
+    write_json(_ablation_folder(run, iteration, ALL) / "bench.json", comparison)
     return Ablation(event, comparison)
 
 
@@ -103,12 +124,12 @@ def _without(run: Run, methods: list[str] | tuple[str, ...]) -> BuildSpec:
     return replace(spec, define={**spec.define, **{switch_name(m): "0" for m in methods}})
 
 
-def _build(run: Run, iteration: int, name: str, source: str, spec: BuildSpec) -> Built | Rejected:
-    path = iteration_folder(run.folder, iteration) / "ablations" / name / run.kernel_file
+def _build(run: Run, iteration: int, method: str, source: str) -> Built | Rejected:
+    path = _ablation_folder(run, iteration, method) / run.kernel_file
     write_text(path, source)
     run.checkpoint()
-    run.progress.activity(f"building {name}")
-    return run.build_candidates([(path, spec)])[0]
+    run.progress.activity(f"building the champion without {method}")
+    return run.build_candidates([(path, run.task.spec)])[0]
 
 
 def _rewrite(run: Run, iteration: int, plan: Plan, champion: Kernel, method: str) -> str | Rejected:
@@ -156,5 +177,5 @@ def _built_event(
 
 
 def _differs(run: Run, built: Built, champion: Kernel) -> bool | None:
-    mine, its = run.task.backend.disassemble(built), disassemble(run, champion)
+    mine, its = run.listing(built), run.listing(champion.built)
     return None if mine is None or its is None else not same_code(mine, its)

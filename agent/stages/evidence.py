@@ -13,7 +13,6 @@ from agent.events import Evaluated, Profiled, Recalled, RooflineRecorded
 from agent.paths import iteration_folder
 from agent.profiles import Known, on_cpu, on_gpu, with_work
 from agent.run import Kernel, Run, StopRun
-from backends.types import Listing
 from memory.errors import StoreError
 from memory.recall import recall
 from memory.types import Recall
@@ -77,7 +76,7 @@ def profile_kernel(run: Run, kernel: Kernel, level: Level = "full") -> Profiled:
     def measure() -> Profiled:
         run.check_interrupted()
         run.progress.activity(f"profiling {kernel.label}")
-        listing = disassemble(run, kernel)
+        listing = run.listing(kernel.built)
         mix = instruction_mix(listing) if listing is not None else {}
         known = Known(kernel.median_ms, run.work, run.ceilings, run.task.dtype)
         on_host = run.gpu is None
@@ -112,11 +111,6 @@ def save_report(run: Run, kernel: Kernel, target: Path) -> None:
     report = report_folder(run, kernel) / REPORT
     if report.is_file() and not target.exists():
         os.link(report, target)
-
-
-def disassemble(run: Run, kernel: Kernel) -> Listing | None:
-    """The kernel's machine code, None without a disassembler."""
-    return run.task.backend.disassemble(kernel.built)
 
 
 def on_this_device(run: Run, kernel: Kernel, baseline: Kernel) -> Kernel:

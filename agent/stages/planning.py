@@ -13,17 +13,23 @@ from agent.llm.types import LLMError, Reply, Request, Step
 from agent.paths import iteration_folder
 from agent.plan import Plan, PlanReview, PlanRules, parse_plan, plan_schema, review_plan
 from agent.run import Kernel, Run
-from agent.stages.evidence import Evidence
+from agent.stages.evidence import Evidence, gather
 from agent.stages.wording import plan_prompt
 
 _SENT_BACK = 2
 
 
-def make_plan(run: Run, iteration: int, best: Kernel, evidence: Evidence) -> Plan | None:
-    """The iteration's plan, None when no answer held to the rules."""
+def make_plan(run: Run, iteration: int, best: Kernel) -> Plan | None:
+    """The iteration's plan, None when no answer held to the rules.
+
+    Evidence is gathered for it; a plan that was decided stays, whatever another device would say.
+
+    Raises:
+        StopRun: no axis has as much headroom as `search.near_peak`.
+    """
     decided = run.journal.find(PlanDecided, f"iter{iteration}")
     if decided is None:
-        decided = run.journal.append(_decide(run, iteration, best, evidence))
+        decided = run.journal.append(_decide(run, iteration, best, gather(run, iteration, best)))
     for note in decided.notes:
         run.note(f"iter{iteration}/plan/{note}", f"iteration {iteration}: {note}")
     if decided.plan is not None:

@@ -7,6 +7,7 @@ all. The bytes before it are guarded too.
 
 from __future__ import annotations
 
+import json
 import mmap
 import random
 from collections.abc import Mapping, Sequence
@@ -23,7 +24,7 @@ from profiling.types import Case, Scalar, TaskError, Tensor
 
 PAGE = mmap.PAGESIZE
 _ALIGN = 64
-_POOL_BYTES = 8 << 20
+_POOL_BYTES, _GPU_POOLS = 8 << 20, 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +68,8 @@ class Layout:
             at += pages + gap
         return cls(case, tuple(places), at)
 
-    def setup(self, token: int, slots: int, cores: Sequence[int]) -> bytes:
-        """The worker's setup frame."""
+    def setup(self, token: int, slots: int, cores: Sequence[int], *, named: bool = False) -> bytes:
+        """The worker's setup frame; `named` adds what the arguments are called."""
         placed = iter(self.places)
         arguments = []
         for argument in self.case.arguments:
@@ -77,7 +78,26 @@ class Layout:
             else:
                 place = next(placed)
                 arguments.append((1, place.offset, place.begin, place.end))
-        return protocol.setup_frame(token, slots, self.slot_bytes, arguments, cores)
+        names = json.dumps([_named(a) for a in self.case.arguments]).encode() if named else b""
+        return protocol.setup_frame(token, slots, self.slot_bytes, arguments, cores, names)
+
+    def untouchable(self) -> list[tuple[int, int]]:
+        """Byte ranges of a slot that no call may change: inputs and guards, adjoining ones as one."""
+        ranges: list[tuple[int, int]] = []
+        for p in self.places:
+            inner = [(p.begin, p.end)] if p.tensor.role == "in" else [(p.begin, p.offset), (p.offset + p.size, p.end)]
+            for begin, end in inner:
+                if ranges and ranges[-1][1] == begin:
+                    ranges[-1] = (ranges[-1][0], end)
+                elif end > begin:
+                    ranges.append((begin, end))
+        return ranges
+
+
+def _named(argument: Tensor | Scalar) -> dict[str, object]:
+    if isinstance(argument, Scalar):
+        return {"name": argument.name, "dtype": argument.dtype, "shape": None, "value": argument.value}
+    return {"name": argument.name, "dtype": argument.dtype, "shape": argument.shape, "value": None}
 
 
 def torch_dtype(name: str) -> torch.dtype:
@@ -116,69 +136,86 @@ class RandomBytes:
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
-        pool = torch.frombuffer(bytearray(rng.randbytes(_POOL_BYTES)), dtype=torch.uint8)
-        self._pool = pool.to(torch.get_default_device())
+        device = torch.get_default_device()
+        self._pool = torch.frombuffer(bytearray(rng.randbytes(_POOL_BYTES)), dtype=torch.uint8).to(device)
+        if device.type == "cuda":  # where each piece costs a launch, and bandwidth nothing
+            self._pool = torch.cat([self._pool.roll(rng.randrange(_POOL_BYTES)) for _ in range(_GPU_POOLS)])
 
     def fill(self, target: torch.Tensor) -> None:
         """Fill a byte tensor."""
         at = 0
         while at < target.numel():
-            n = min(target.numel() - at, _POOL_BYTES // 2)
-            start = self._rng.randrange(_POOL_BYTES - n + 1)
+            n = min(target.numel() - at, self._pool.numel() // 2)
+            start = self._rng.randrange(self._pool.numel() - n + 1)
             target[at : at + n].copy_(self._pool[start : start + n])
             at += n
 
 
 class Arena:
-    """The oracle's side of the shared slots. `fd` is the memory file that the worker maps."""
+    """The oracle's side of the shared slots. `fd` is what the worker inherits to find them.
 
-    def __init__(self, layout: Layout, slots: int, noise: RandomBytes, device: Device) -> None:
-        self.layout = layout
-        self.slots = slots
+    Args:
+        layout: of each slot.
+        slots: how many.
+        noise: poison and guards.
+        device: where they lie.
+        room: bytes, where a later layout needs more.
+    """
+
+    def __init__(self, layout: Layout, slots: int, noise: RandomBytes, device: Device, room: int = 0) -> None:
         self._noise = noise
         self._device = device
-        self._memory = device.allocate(slots * layout.slot_bytes)
+        self._memory = device.allocate(max(room, slots * layout.slot_bytes))
         self.fd = self._memory.fd
-        self._bytes = self._memory.bytes
-        self._kept: list[dict[str, torch.Tensor]] = [{} for _ in range(slots)]
+        self._bytes: torch.Tensor | None = self._memory.bytes
+        self.rebind(layout, slots)
+
+    def rebind(self, layout: Layout, slots: int) -> None:
+        """Use the memory for `slots` slots of another layout, which must fit."""
+        self.layout = layout
+        self.slots = slots
+        self._untouchable = layout.untouchable()
+        self._kept: list[torch.Tensor | None] = [None] * slots
 
     def close(self) -> None:
-        """Give the memory up."""
-        del self._bytes
-        self._memory.close()
+        """Give the memory up. Safe to call twice."""
+        if self._bytes is not None:
+            self._bytes = None
+            self._memory.close()
 
     def stage(self, slot: int, inputs: Mapping[str, torch.Tensor]) -> None:
-        """Write a call's inputs, poison its outputs and draw new guards. `inputs` are kept for `damage`."""
-        kept = self._kept[slot] = {}
+        """Write a call's inputs, poison its outputs, draw new guards, and keep what the call must not change."""
+        whole = self._slot(slot)
+        self._noise.fill(whole)
         for place in self.layout.places:
-            for side, guard in self._guards(slot, place):
-                self._noise.fill(guard)
-                kept[f"{side} {place.tensor.name}"] = guard.clone()
-            data = self._data(slot, place)
-            if place.tensor.role == "out":
-                self._noise.fill(data)
-                continue
-            value = inputs[place.tensor.name].contiguous().view(-1).view(torch.uint8)
-            data.copy_(value)
-            if place.tensor.role == "in":
-                kept[place.tensor.name] = value
+            if place.tensor.role != "out":
+                self._data(slot, place).copy_(inputs[place.tensor.name].contiguous().view(-1).view(torch.uint8))
+        self._kept[slot] = whole.clone()
 
     def damage(self, slot: int) -> str | None:
         """What the call changed that it must not, or None: an input, or bytes around a tensor."""
-        kept = self._kept[slot]
-        for place in self.layout.places:
-            name = place.tensor.name
-            for side, guard in self._guards(slot, place):
-                at = self._device.first_difference(guard, kept[f"{side} {name}"])
-                if at is not None:
-                    where = f"{at + 1} bytes after the end of" if side == "after" else f"{len(guard) - at} bytes before"
-                    return f"wrote out of bounds: {where} {name}"
-            if place.tensor.role == "in":
-                at = self._device.first_difference(self._data(slot, place), kept[name])
-                if at is not None:
-                    width = place.size // max(1, place.tensor.elements)
-                    return f"changed its input {name}{list(index_of(at // width, place.tensor.shape))}"
-        return None
+        whole, kept = self._slot(slot), self._kept[slot]
+        assert kept is not None
+        if self._device.equal([(whole[begin:end], kept[begin:end]) for begin, end in self._untouchable]):
+            return None
+        for p in self.layout.places:
+            before = self._first(whole, kept, p.begin, p.offset)
+            after = self._first(whole, kept, p.offset + p.size, p.end)
+            if after is not None:
+                return f"wrote out of bounds: {after + 1} bytes after the end of {p.tensor.name}"
+            if before is not None:
+                return f"wrote out of bounds: {p.offset - p.begin - before} bytes before {p.tensor.name}"
+            changed = self._first(whole, kept, p.offset, p.offset + p.size) if p.tensor.role == "in" else None
+            if changed is not None:
+                width = p.size // max(1, p.tensor.elements)
+                return f"changed its input {p.tensor.name}{list(index_of(changed // width, p.tensor.shape))}"
+        return "changed what it was not given"
+
+    @staticmethod
+    def _first(a: torch.Tensor, b: torch.Tensor, begin: int, end: int) -> int | None:
+        """Position of the first unequal byte in [begin, end), counted from `begin`."""
+        unequal = torch.nonzero(a[begin:end] != b[begin:end])
+        return int(unequal[0]) if unequal.numel() else None
 
     def outputs(self, slot: int) -> dict[str, torch.Tensor]:
         """Copies of the outputs, in the oracle's own memory."""
@@ -194,18 +231,15 @@ class Arena:
 
     def image(self, slot: int) -> bytes:
         """The slot's bytes."""
+        return bytes(self._slot(slot).cpu().numpy())
+
+    def _slot(self, slot: int) -> torch.Tensor:
+        assert self._bytes is not None, "closed"
         start = slot * self.layout.slot_bytes
-        return bytes(self._bytes[start : start + self.layout.slot_bytes].cpu().numpy())
+        return self._bytes[start : start + self.layout.slot_bytes]
 
     def _data(self, slot: int, place: Place) -> torch.Tensor:
-        start = slot * self.layout.slot_bytes + place.offset
-        return self._bytes[start : start + place.size]
-
-    def _guards(self, slot: int, place: Place) -> tuple[tuple[str, torch.Tensor], ...]:
-        base = slot * self.layout.slot_bytes
-        before = self._bytes[base + place.begin : base + place.offset]
-        after = self._bytes[base + place.offset + place.size : base + place.end]
-        return (("before", before), ("after", after))
+        return self._slot(slot)[place.offset : place.offset + place.size]
 
 
 def index_of(flat: int, shape: tuple[int, ...]) -> tuple[int, ...]:

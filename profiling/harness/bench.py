@@ -121,32 +121,53 @@ def plan_slots(layout: Layout, device: Device) -> int:
 
 
 class Bench:
-    """A worker with its arena. Use as a context; leaving it kills the worker.
+    """A worker with its arena. The worker starts at once; entering the context waits for it, leaving it kills it.
 
     Args:
         rig: what all workers have in common.
         artifact: the candidate.
         case: what it is called with.
         slots: at most this many calls a frame, None for as many as are useful.
+        then: cases that it may be rebound to.
 
     Raises:
-        CandidateFailure: the candidate cannot be loaded.
+        CandidateFailure: on entering: the candidate cannot be loaded.
         HarnessFault: the worker cannot be started.
     """
 
-    def __init__(self, rig: Rig, artifact: Path, case: Case, slots: int | None = None) -> None:
+    def __init__(
+        self, rig: Rig, artifact: Path, case: Case, slots: int | None = None, then: Sequence[Case] = ()
+    ) -> None:
         self._rig = rig
-        layout = Layout.of(case, rig.device.align, rig.device.gap)
+        self._ready = False
+        layout = self._layout(case)
         planned = plan_slots(layout, rig.device)
         self.slots = min(planned, slots) if slots else planned
-        self._arena = Arena(layout, self.slots, rig.noise, rig.device)
+        room = max((self._layout(c).slot_bytes for c in then), default=0)
+        self._arena = Arena(layout, self.slots, rig.noise, rig.device, room)
+        named = rig.problem.backend == "triton"
         try:
-            self._worker = Worker(rig.launcher, artifact, self._arena, rig.cores, rig.limits)
+            self._worker = Worker(rig.launcher, artifact, self._arena, rig.cores, rig.limits, named=named)
         except BaseException:
             self._arena.close()
             raise
 
+    def _layout(self, case: Case) -> Layout:
+        return Layout.of(case, self._rig.device.align, self._rig.device.gap)
+
+    def ready(self) -> None:
+        """Wait until the candidate is loaded, and its process stands still."""
+        if not self._ready:
+            self._rig.phase("worker", self._rig.limits.call_s + _MARGIN_S)
+            self._worker.ready()
+            self._ready = True
+
     def __enter__(self) -> Bench:
+        try:
+            self.ready()
+        except BaseException:
+            self.close()
+            raise
         self._cores = os.sched_getaffinity(0)
         # Off the worker's cores, where there are others. This thread alone: those that torch computes with stay.
         os.sched_setaffinity(0, self._cores - set(self._rig.cores) or self._cores)
@@ -156,8 +177,22 @@ class Bench:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         os.sched_setaffinity(0, self._cores)
+        self.close()
+
+    def doom(self) -> None:
+        """Have the worker killed without waiting for its end."""
+        self._worker.doom()
+
+    def close(self) -> None:
+        """Kill the worker and give the arena up. Safe to call twice."""
         self._worker.kill()
         self._arena.close()
+
+    def rebind(self, case: Case) -> None:
+        """Call with one slot of another case's arguments from now on; one of `then`."""
+        self.slots = 1
+        self._arena.rebind(self._layout(case), 1)
+        self._worker.rebind(self._arena)
 
     @property
     def layers(self) -> Mapping[str, bool]:
@@ -205,4 +240,5 @@ class Bench:
     def bundle(self, inputs: Mapping[str, torch.Tensor]) -> tuple[bytes, bytes]:
         """A setup frame of one slot, and that slot's bytes with these inputs, for `runner --solo`."""
         self._arena.stage(0, inputs)
-        return self._arena.layout.setup(0, 1, self._rig.cores), self._arena.image(0)
+        named = self._rig.problem.backend == "triton"
+        return self._arena.layout.setup(0, 1, self._rig.cores, named=named), self._arena.image(0)

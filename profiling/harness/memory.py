@@ -53,6 +53,11 @@ class Device(Protocol):
     kept_bytes: int
     """Outputs that may wait to be judged while a worker runs."""
 
+    @property
+    def has_room_for_more(self) -> bool:
+        """Whether workers may be started before they are needed."""
+        ...
+
     def allocate(self, size: int) -> Memory:
         """Memory of `size` bytes."""
         ...
@@ -69,8 +74,8 @@ class Device(Protocol):
         """Wait until what was staged is there."""
         ...
 
-    def first_difference(self, a: torch.Tensor, b: torch.Tensor) -> int | None:
-        """Position of the first unequal byte of two byte tensors of one length."""
+    def equal(self, pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> bool:
+        """Whether the byte tensors of each pair, of one length, are equal."""
         ...
 
 
@@ -110,6 +115,11 @@ class Host:
         self._memcmp = ctypes.CDLL(None).memcmp
         self._memcmp.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
 
+    @property
+    def has_room_for_more(self) -> bool:
+        """A worker on the host starts in no time."""
+        return False
+
     def allocate(self, size: int) -> Memory:
         """A memory file."""
         return HostMemory(size)
@@ -126,11 +136,9 @@ class Host:
     def settle(self) -> None:
         """Host writes are there at once."""
 
-    def first_difference(self, a: torch.Tensor, b: torch.Tensor) -> int | None:
+    def equal(self, pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> bool:
         """By `memcmp`."""
-        if self._memcmp(a.data_ptr(), b.data_ptr(), a.numel()) == 0:
-            return None
-        return int(torch.nonzero(a != b)[0])
+        return all(self._memcmp(a.data_ptr(), b.data_ptr(), a.numel()) == 0 for a, b in pairs)
 
 
 class _DeviceBytes:
@@ -179,7 +187,7 @@ class Gpu:
     align = 256  # what cudaMalloc gives, so that kernels may read 16 bytes at once and TMA finds its alignment
     gap = 0
     one_by_one = True
-    arena_bytes, ring_bytes, kept_bytes = 16 << 30, 256 << 20, 8 << 30
+    arena_bytes, ring_bytes, kept_bytes = 4 << 30, 256 << 20, 8 << 30
 
     def __init__(self, uuid: str) -> None:
         if not torch.cuda.is_available():
@@ -190,6 +198,12 @@ class Gpu:
         torch.cuda.init()
         size = _FLUSH_L2S * torch.cuda.get_device_properties(0).L2_cache_size
         self._flushing = torch.empty(max(size, 64 << 20) // 4, dtype=torch.float32)
+
+    @property
+    def has_room_for_more(self) -> bool:
+        """While more than half of the memory is free: a context alone takes half a gigabyte."""
+        free, total = torch.cuda.mem_get_info()
+        return bool(2 * free > total)
 
     def allocate(self, size: int) -> Memory:
         """One dedicated allocation."""
@@ -209,11 +223,9 @@ class Gpu:
         """Staging is asynchronous; the worker is another process."""
         torch.cuda.synchronize()
 
-    def first_difference(self, a: torch.Tensor, b: torch.Tensor) -> int | None:
-        """On the device."""
-        if torch.equal(a, b):
-            return None
-        return int(torch.nonzero(a != b)[0])
+    def equal(self, pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> bool:
+        """On the device, asked for once."""
+        return not bool(torch.stack([(a != b).any() for a, b in pairs]).any()) if pairs else True
 
 
 @functools.cache

@@ -32,11 +32,19 @@ class Call:
 
 
 def setup_frame(
-    token: int, slots: int, slot_bytes: int, arguments: Sequence[tuple[int, int, int, int]], cores: Sequence[int]
+    token: int,
+    slots: int,
+    slot_bytes: int,
+    arguments: Sequence[tuple[int, int, int, int]],
+    cores: Sequence[int],
+    names: bytes = b"",
 ) -> bytes:
-    """Shape of the arena, kernel arguments (tensor?, word, begin, end) and cores to run on."""
+    """Shape of the arena, kernel arguments (tensor?, word, begin, end), cores to run on, and what arguments are called.
+
+    Sent again to a worker on a GPU, it rebinds the arguments; there is no answer.
+    """
     head = _HEAD.pack(_MAGIC, _SETUP, token) + struct.pack("=IIIIQ", slots, len(arguments), len(cores), 0, slot_bytes)
-    return head + b"".join(struct.pack("=4Q", *a) for a in arguments) + struct.pack(f"={len(cores)}i", *cores)
+    return head + b"".join(struct.pack("=4Q", *a) for a in arguments) + struct.pack(f"={len(cores)}i", *cores) + names
 
 
 def load_frame(token: int) -> bytes:

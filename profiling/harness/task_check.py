@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
 
 from profiling.harness.arena import torch_dtype
 from profiling.harness.inputs import CHECKED, Distribution, Draw
-from profiling.harness.judge import Exactness, judge, relative_error
-from profiling.harness.verify import Verifier, key
+from profiling.harness.judge import Exactness, Judgement, judge, relative_error
+from profiling.harness.verify import Key, Verifier, key
 from profiling.types import Case, TaskCheck, TaskError, Tensor
 
 # The error of a small output is a matter of luck: it takes several calls to learn how large it may be.
@@ -44,36 +45,57 @@ def check_task(verifier: Verifier, baseline: Path, threads: int) -> TaskCheck:
 def _measure_baseline(verifier: Verifier, baseline: Path) -> list[tuple[Mapping[str, int], str]]:
     """Run the baseline everywhere. Where it fails, other than on the timed inputs, nothing else need pass."""
     problem = verifier.rig.problem
+    cases = (problem.timed, *problem.checks)
+    jobs = [(case, d) for case in cases for d in CHECKED for _ in range(_draws(case))]
+    found: dict[Key, _Learned] = {}
+    while jobs:
+        records, failure = verifier.run(baseline, jobs)
+        for (case, distribution), record in zip(jobs, records, strict=False):
+            learned = found.setdefault(key(case, distribution), _Learned(case, distribution))
+            learned.take(verifier.judgement(case, record))
+        failed = jobs[len(records)] if failure is not None else None
+        jobs = jobs[len(records) :]
+        if failed is not None:
+            # What it cannot run once it need not run again.
+            found.setdefault(key(*failed), _Learned(*failed)).reason = failure
+            jobs = [job for job in jobs if job != failed]
     dropped: list[tuple[Mapping[str, int], str]] = []
-    for case in (problem.timed, *problem.checks):
-        for distribution in CHECKED:
-            reason = _learn(verifier, baseline, case, distribution)
-            if reason is None:
-                continue
-            if case is problem.timed and distribution == "declared":
-                raise TaskError(f"the baseline fails at the timed dims {dict(case.dims)}: {reason}")
-            verifier.dropped.add(key(case, distribution))
-            dropped.append((case.dims, f"{distribution} inputs: {reason}"))
+    for learned in found.values():
+        if learned.reason is None:
+            verifier.baseline[key(learned.case, learned.distribution)] = learned.exactness()
+            continue
+        if learned.case is problem.timed and learned.distribution == "declared":
+            raise TaskError(f"the baseline fails at the timed dims {dict(learned.case.dims)}: {learned.reason}")
+        verifier.dropped.add(key(learned.case, learned.distribution))
+        dropped.append((learned.case.dims, f"{learned.distribution} inputs: {learned.reason}"))
     return dropped
 
 
-def _learn(verifier: Verifier, baseline: Path, case: Case, distribution: Distribution) -> str | None:
-    """Remember how exact the baseline is on these inputs, or say how it fails."""
+def _draws(case: Case) -> int:
     least = min(t.elements for t in case.tensors if t.role != "in")
-    draws = _FEW if least >= _MANY_ELEMENTS else _SEVERAL
-    records, failure = verifier.run(baseline, case, [distribution] * draws)
-    if failure is not None:
-        return failure
-    judgements = [verifier.judgement(case, record) for record in records]
-    wrong = next((j.reason for j in judgements if j.reason is not None), None)
-    if wrong is not None:
-        return wrong
-    known = verifier.baseline[key(case, distribution)] = {}
-    for name in judgements[0].norms:
-        norms = [j.norms[name] for j in judgements]
-        scale = math.sqrt(sum(norm * norm for _, norm in norms) / len(norms))
-        known[name] = Exactness(max(relative_error(error, norm, scale) for error, norm in norms), scale)
-    return None
+    return _FEW if least >= _MANY_ELEMENTS else _SEVERAL
+
+
+@dataclass(slots=True)
+class _Learned:
+    """How the baseline fares on a case's inputs of one distribution; `reason` is None while all of it is right."""
+
+    case: Case
+    distribution: Distribution
+    reason: str | None = None
+    judgements: list[Judgement] = field(default_factory=list)
+
+    def take(self, judgement: Judgement) -> None:
+        self.judgements.append(judgement)
+        self.reason = self.reason or judgement.reason
+
+    def exactness(self) -> dict[str, Exactness]:
+        known = {}
+        for name in self.judgements[0].norms:
+            norms = [j.norms[name] for j in self.judgements]
+            scale = math.sqrt(sum(norm * norm for _, norm in norms) / len(norms))
+            known[name] = Exactness(max(relative_error(error, norm, scale) for error, norm in norms), scale)
+        return known
 
 
 def _try_wrong_answers(verifier: Verifier, case: Case) -> tuple[str, ...]:

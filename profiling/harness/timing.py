@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import random
+import statistics
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -28,6 +30,7 @@ _EMPTY_FRAMES = 15
 _WARM_WALL = 4.0  # a warm-up of `warmup_ms` takes at most this many times as long by the wall clock
 _MAX_SAMPLES = 512
 _MIN_BLOCKS = 5
+_FEW_BLOCKS, _SETTLED_ERROR = 10, 0.001
 _MAX_BLOCKS = 60
 
 
@@ -152,44 +155,72 @@ class Timer:
         pairs: list[tuple[Block, ...]] = []
         rounds: Rounds = ((), ())
         per_frame = 1
-        for number in range(self.settings.pairs):
-            kept: tuple[list[Record], list[Record]] = ([], [])
-            at = _Turn()
-            try:
-                per_frame, blocks, batches = self._pair(a, b, kept, rng, at, batched=number == 0)
-            except CandidateFailure as error:
-                return Compared(pairs=(), empty=None, failure=f"{at.name}: {described(error)}")
-            failure = self._judge_pair(kept)
-            if failure:
-                return Compared(pairs=(), empty=None, failure=failure)
-            pairs.append(tuple(blocks))
-            rounds = batches or rounds
+        started: list[Pair] = []
+        try:
+            for number in range(self.settings.pairs):
+                kept: tuple[list[Record], list[Record]] = ([], [])
+                at = _Turn()
+                try:
+                    if not started:
+                        started = self._start_pairs(a, b, self.settings.pairs - number)
+                        for name, bench in [x for pair in started for x in zip("ab", pair, strict=True)]:
+                            at.name = name
+                            bench.ready()  # before anything is timed
+                    per_frame, blocks, batches = self._pair(started.pop(), kept, rng, at, batched=number == 0)
+                except CandidateFailure as error:
+                    return Compared(pairs=(), empty=None, failure=f"{at.name}: {described(error)}")
+                failure = self._judge_pair(kept)
+                if failure:
+                    return Compared(pairs=(), empty=None, failure=failure)
+                pairs.append(tuple(blocks))
+                rounds = batches or rounds
+        finally:
+            _close(started)
         n = max((r.n for side in rounds for r in side), default=1)
         return Compared(pairs=tuple(pairs), rounds=rounds, empty=self.empty(per_frame, n), failure=None)
 
+    def _start_pairs(self, a: Path, b: Path, wanted: int) -> list[Pair]:
+        """Pairs of workers that start side by side: on a GPU that takes longest, and they wait there without a core."""
+        case = self.rig.problem.timed
+        pairs: list[Pair] = []
+        try:
+            while not pairs or (len(pairs) < wanted and self.rig.device.has_room_for_more):
+                first = Bench(self.rig, a, case)
+                pairs.append((first, first))
+                pairs[-1] = (first, Bench(self.rig, b, case))
+        except BaseException:
+            _close(pairs)
+            raise
+        return pairs
+
     def _pair(
-        self, a: Path, b: Path, kept: tuple[list[Record], list[Record]], rng: random.Random, at: _Turn, *, batched: bool
+        self, pair: Pair, kept: tuple[list[Record], list[Record]], rng: random.Random, at: _Turn, *, batched: bool
     ) -> tuple[int, list[Block], Rounds | None]:
         """One pair of workers: calls a frame, blocks and, where frames are too short for the outside clock, batches."""
         start = time.monotonic()
-        case = self.rig.problem.timed
         blocks: list[Block] = []
-        at.name = "a"
-        with Bench(self.rig, a, case) as bench_a:
-            at.name = "b"
-            with Bench(self.rig, b, case) as bench_b:
-                sides = (_Calls(bench_a, self.rig, kept[0], 0), _Calls(bench_b, self.rig, kept[1], 0))
-                at.name = "a"
-                call_a = self._warm_up(sides[0])
-                at.name = "b"
-                call_b = self._warm_up(sides[1])
-                per_frame = self._per_frame(_BLOCK_NS, min(call_a, call_b), min(bench_a.slots, bench_b.slots))
-                rounds = None
-                if self.rig.device.one_by_one and batched:
-                    n = self._round_calls(min(call_a, call_b), min(bench_a.slots, bench_b.slots))
-                    rounds = (self._batches(sides, 0, n, at), self._batches(sides, 1, n, at))
-                while not self._enough(blocks, start, per_frame, sides):
-                    blocks.append(self._block(sides, per_frame, rng, at))
+        rounds = None
+        entered = ExitStack()
+        entered.callback(_close, [pair])
+        with entered:
+            benches = []
+            for name, bench in zip("ab", pair, strict=True):
+                at.name = name
+                benches.append(entered.enter_context(bench))
+            sides = (_Calls(benches[0], self.rig, kept[0], 0), _Calls(benches[1], self.rig, kept[1], 0))
+            call_ns = []
+            for name, side in zip("ab", sides, strict=True):
+                at.name = name
+                call_ns.append(self._warm_up(side))
+            slots = min(bench.slots for bench in benches)
+            per_frame = self._per_frame(_BLOCK_NS, min(call_ns), slots)
+            if self.rig.device.one_by_one and batched:
+                n = self._round_calls(min(call_ns), slots)
+                rounds = (self._batches(sides, 0, n, at), self._batches(sides, 1, n, at))
+            while not self._enough(blocks, start, per_frame, sides):
+                blocks.append(self._block(sides, per_frame, rng, at))
+            for bench in benches:
+                bench.doom()
         return per_frame, blocks, rounds
 
     def _batches(self, sides: tuple[_Calls, _Calls], side: int, n: int, at: _Turn) -> tuple[Round, ...]:
@@ -213,6 +244,8 @@ class Timer:
             return True
         if len(blocks) < _MIN_BLOCKS:
             return False
+        if self.rig.device.one_by_one and len(blocks) >= _FEW_BLOCKS and _settled(blocks):
+            return True
         share = 1.0 / self.settings.pairs
         spent_s = [sum(sum(f.own_ns) for x in blocks for f in getattr(x, side)) / 1e9 for side in ("a", "b")]
         judging_s = 2 * per_frame * len(blocks) * self.verifier.judge_s
@@ -240,7 +273,28 @@ class Timer:
         return None
 
 
+Pair = tuple[Bench, Bench]
 Rounds = tuple[tuple[Round, ...], tuple[Round, ...]]
+
+
+def _close(pairs: Sequence[Pair]) -> None:
+    """End workers, all at once, that may not have been waited for yet."""
+    benches = [bench for pair in pairs for bench in dict.fromkeys(pair)]
+    for bench in benches:
+        bench.doom()
+    for bench in benches:
+        bench.close()
+
+
+def _settled(blocks: Sequence[Block]) -> bool:
+    """Whether the standard error of a pair's mean log-ratio is so small that more blocks say little: a GPU is quiet."""
+    ratios = [math.log(_mean_ns(x.a) / _mean_ns(x.b)) for x in blocks]
+    return statistics.stdev(ratios) / math.sqrt(len(ratios)) <= _SETTLED_ERROR
+
+
+def _mean_ns(frames: Sequence[FrameTimes]) -> float:
+    calls = [ns for f in frames for ns in f.own_ns]
+    return max(1.0, sum(calls) / len(calls))
 
 
 @dataclass(slots=True)

@@ -90,12 +90,7 @@ class TritonLauncher:
             raise HarnessFault(f"the parent of Triton's workers does not answer: {error}") from error
         if not handles:
             raise HarnessFault("the parent of Triton's workers has ended")
-        return _Forked(handles[0], folder)
-
-    @property
-    def known(self) -> frozenset[str]:
-        """Files that every worker has mapped as code before it loads anything: torch and what it brings."""
-        return self._known
+        return _Forked(handles[0], folder, self._known)
 
     def close(self) -> None:
         """End the parent of the workers."""
@@ -162,8 +157,14 @@ class _Forked:
 
     handle: int
     folder: Path
+    known: frozenset[str]
+
+    def expects(self, path: str) -> bool:
+        """Whether a file that the worker has mapped as code is torch's or what that brought, or of its own build."""
+        return path in self.known or path.startswith(f"{self.folder}/")
 
     def end(self) -> None:
+        """Kill it, and wait for its end."""
         try:
             signal.pidfd_send_signal(self.handle, signal.SIGKILL)
         except ProcessLookupError:

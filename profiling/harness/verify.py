@@ -15,6 +15,7 @@ from profiling.harness.judge import Exactness, Judgement, judge
 from profiling.harness.worker import CandidateFailure
 from profiling.types import Case, CaseCheck, TaskError
 
+Job = tuple[Case, Distribution]
 Key = tuple[tuple[tuple[str, int], ...], Distribution]
 
 
@@ -45,26 +46,44 @@ class Verifier:
             raise TaskError("the task has no reference")
         return self.rig.reference.compute(case, self.rig.inputs(case).make(draw))
 
-    def verify(self, artifact: Path, case: Case, distributions: Sequence[Distribution] = CHECKED) -> list[CaseCheck]:
-        """Run one call per distribution in one worker, then judge them; a crash ends the case."""
-        wanted = [d for d in distributions if key(case, d) not in self.dropped]
-        if not wanted:
-            return []
-        records, failure = self.run(artifact, case, wanted)
-        checks = [_check(case, r.draw.distribution, self.judgement(case, r)) for r in records]
-        if failure is not None:
-            checks.append(CaseCheck(case.dims, wanted[len(records)], False, failure, None, None))
+    def verify(self, artifact: Path, cases: Sequence[Case]) -> list[CaseCheck]:
+        """One call per case and distribution, each judged once its worker is dead; a crash ends it all."""
+        jobs = [(case, d) for case in cases for d in CHECKED if key(case, d) not in self.dropped]
+        checks: list[CaseCheck] = []
+        while jobs:
+            records, failure = self.run(artifact, jobs)
+            for (case, distribution), record in zip(jobs, records, strict=False):
+                checks.append(_check(case, distribution, self.judgement(case, record)))
+            if failure is not None:
+                case, distribution = jobs[len(records)]
+                checks.append(CaseCheck(case.dims, distribution, False, failure, None, None))
+                break
+            jobs = jobs[len(records) :]
         return checks
 
-    def run(self, artifact: Path, case: Case, wanted: Sequence[Distribution]) -> tuple[list[Record], str | None]:
-        """One call per entry of `wanted`, in one worker: those that came back, and why the next did not."""
+    def run(self, artifact: Path, jobs: Sequence[Job]) -> tuple[list[Record], str | None]:
+        """Calls in one worker, as many of `jobs` as it may make: those that came back, and why the next did not.
+
+        A worker on the host has one case; on a GPU it is rebound. It also ends when enough outputs wait to be judged.
+        """
+        device = self.rig.device
+        first = jobs[0][0]
+        mine = [job for job in jobs if device.one_by_one or job[0] is first]
         records: list[Record] = []
-        maker = self.rig.inputs(case)
+        kept_bytes = 0
         try:
-            with Bench(self.rig, artifact, case, slots=1) as bench:
-                for distribution in wanted:
+            with Bench(self.rig, artifact, first, slots=1, then=[case for case, _ in mine]) as bench:
+                bound = first
+                for case, distribution in mine:
+                    if case is not bound:
+                        bench.rebind(case)
+                        bound = case
                     draw = Draw(self.rig.seed(), distribution)
-                    records.extend(bench.frame([(draw, maker.make(draw))], ["a check"], cold=False).records)
+                    inputs = self.rig.inputs(case).make(draw)
+                    records.extend(bench.frame([(draw, inputs)], ["a check"], cold=False).records)
+                    kept_bytes += sum(t.nbytes for t in records[-1].outputs.values())
+                    if kept_bytes > device.kept_bytes:
+                        break
         except CandidateFailure as error:
             return records, described(error)
         return records, None

@@ -10,6 +10,7 @@ import socket
 import struct
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,7 +57,9 @@ class Reply:
 
 
 class Worker:
-    """A running worker. It is stopped (SIGSTOP) whenever it has nothing to do, so that nothing works between calls.
+    """A worker, started but not waited for: `ready` does that, so that several may start at once.
+
+    It is stopped (SIGSTOP) whenever it has nothing to do, so that nothing works between calls.
 
     Args:
         launcher: starts its process.
@@ -64,18 +67,27 @@ class Worker:
         arena: the slots to map.
         cores: the cores it may run on.
         limits: seconds of one call, resident bytes.
+        named: whether it must know what the arguments are called.
 
     Raises:
-        HarnessFault: it could not be started, before any candidate code ran.
-        CandidateFailure: the candidate could not be loaded.
+        HarnessFault: its process could not be started.
     """
 
-    def __init__(self, launcher: Launcher, artifact: Path, arena: Arena, cores: Sequence[int], limits: Limits) -> None:
+    def __init__(
+        self,
+        launcher: Launcher,
+        artifact: Path,
+        arena: Arena,
+        cores: Sequence[int],
+        limits: Limits,
+        *,
+        named: bool = False,
+    ) -> None:
         self._limits = limits
         self._memory = limits.memory_bytes or memory_total() // 2
         self._pid = 0
         self._mappings = Mappings(artifact)
-        self._cores = len(cores)
+        self._allowed, self._named = tuple(cores), named
         self._output = os.memfd_create("roofclimb-output", os.MFD_CLOEXEC)
         self._status, status = os.pipe()
         self._channel, channel = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -88,11 +100,9 @@ class Worker:
             raise
         os.close(status)
         channel.close()
-        try:
-            self._start(arena, cores)
-        except BaseException:
-            self.kill()
-            raise
+        self._hello, self._load = secrets.randbits(64), secrets.randbits(64)
+        self._send(arena.layout.setup(self._hello, arena.slots, self._allowed, named=named))
+        self._send(protocol.load_frame(self._load))
 
     def _release(self, status: int, channel: socket.socket) -> None:
         for fd in (self._output, self._status, status):
@@ -100,18 +110,24 @@ class Worker:
         self._channel.close()
         channel.close()
 
-    def _start(self, arena: Arena, cores: Sequence[int]) -> None:
-        token = secrets.randbits(64)
-        self._channel.send(arena.layout.setup(token, arena.slots, cores))
+    def _send(self, frame: bytes) -> None:
+        with suppress(BrokenPipeError, ConnectionResetError):  # it is gone: waiting for its answer will say so
+            self._channel.send(frame)
+
+    def ready(self) -> None:
+        """Wait until the candidate is loaded.
+
+        Raises:
+            HarnessFault: it did not start, before any candidate code ran.
+            CandidateFailure: the candidate could not be loaded.
+        """
         try:
-            self.layers = protocol.read_hello(self._receive(time.monotonic() + _START_S), token)
+            self.layers = protocol.read_hello(self._receive(time.monotonic() + _START_S), self._hello)
         except (CandidateFailure, protocol.BadFrame) as error:
             raise HarnessFault(f"a worker did not start: {error} {self.evidence()}".rstrip()) from error
-        token = secrets.randbits(64)
-        self._channel.send(protocol.load_frame(token))
         limit = self._limits.call_s
         try:
-            message = protocol.read_loaded(self._receive(time.monotonic() + limit), token)
+            message = protocol.read_loaded(self._receive(time.monotonic() + limit), self._load)
         except CandidateFailure as error:
             raise CandidateFailure(f"{error} while being loaded", self.evidence()) from error
         except protocol.BadFrame as error:
@@ -122,6 +138,10 @@ class Worker:
         library = self._mappings.loaded(self._pid)
         if library is not None:
             raise CandidateFailure(f"loaded {library} without being linked against it")
+
+    def rebind(self, arena: Arena) -> None:
+        """From now on call with the arguments of the arena's new layout. For workers on a GPU alone."""
+        self._send(arena.layout.setup(secrets.randbits(64), arena.slots, self._allowed, named=self._named))
 
     def run(self, first: int, count: int, where: str) -> Reply:
         """Let it run calls on slots [first, first + count), and stop it as the reply comes.
@@ -143,7 +163,7 @@ class Worker:
             outside = time.perf_counter_ns() - start
             self.pause()
             waited, ours = self._waited_ns() - waited, _own_waited_ns() - ours
-            outside = max(outside - waited - ours, (self._ran_ns() - ran) // self._cores)
+            outside = max(outside - waited - ours, (self._ran_ns() - ran) // len(self._allowed))
             calls = protocol.read_done(frame, token, count)
         except (CandidateFailure, BrokenPipeError, ConnectionResetError) as error:
             reason = str(error) if isinstance(error, CandidateFailure) else self._ending()
@@ -255,12 +275,16 @@ class Worker:
         data = os.pread(self._output, _STDERR_BYTES, max(0, size - _STDERR_BYTES))
         return data.decode(errors="replace").strip()
 
-    def kill(self) -> None:
-        """End it and all it started. Safe to call twice."""
-        if self._status < 0:
-            return
+    def doom(self) -> None:
+        """Have it killed without waiting for its end, so that several may end at once."""
         if self._pid:
             self._signal(signal.SIGKILL)
+
+    def kill(self) -> None:
+        """End it and all it started, and wait for that. Safe to call twice."""
+        if self._status < 0:
+            return
+        self.doom()
         self._process.end()
         # The end of the status pipe says that the namespace's first process is gone too, and so all in it.
         poll = select.poll()

@@ -18,7 +18,8 @@ struct Head {
     uint64_t token;
 };
 
-// Then come `arguments` of Argument, then `cores` of int32_t.
+// Then come `arguments` of Argument, then `cores` of int32_t, then, for a Triton worker, the arguments by name as JSON.
+// Sent again to a worker on a GPU it binds other arguments in the same memory; that has no answer.
 struct Setup {
     Head head;
     uint32_t slots;

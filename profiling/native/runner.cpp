@@ -53,6 +53,9 @@ Task task;
     _exit(kBroken);
 }
 
+// A setup frame, and no longer: what a Triton worker reads behind it is cut off.
+char setup_packet[sizeof(wire::Setup) + sizeof task.arguments + sizeof task.cores];
+
 bool parse_setup(const char* data, size_t size) {
     if (size < sizeof task.setup) return false;
     memcpy(&task.setup, data, sizeof task.setup);
@@ -211,8 +214,16 @@ void serve_calls(int channel) {
         wire::Call calls[wire::kMaxSlots];
     } reply;
     for (;;) {
+        const ssize_t size = receive(channel, setup_packet, sizeof setup_packet);
         wire::Run run;
-        if (receive(channel, &run, sizeof run) != sizeof run) _exit(0);
+        if (size < static_cast<ssize_t>(sizeof run)) _exit(0);
+        memcpy(&run, setup_packet, sizeof run);
+#ifdef ROOFCLIMB_GPU
+        if (run.head.kind == wire::kSetup) {
+            if (!parse_setup(setup_packet, size)) _exit(kBroken);
+            continue;
+        }
+#endif
         if (run.head.kind != wire::kRun || run.first + run.count > task.setup.slots) _exit(kBroken);
         for (uint32_t i = 0; i < run.count; i++) reply.calls[i] = call_slot(run.first + i);
         reply.done = {{wire::kMagic, wire::kDone, run.head.token}, run.count};
@@ -251,9 +262,8 @@ struct Walls {
 [[noreturn]] void worker(int channel, int arena, int candidate, Walls around) {
     setsid();
     keep_only({channel, arena, candidate});
-    static char packet[sizeof(wire::Setup) + sizeof task.arguments + sizeof task.cores];
-    ssize_t size = receive(channel, packet, sizeof packet);
-    if (size < 0 || !parse_setup(packet, size)) broken("setup frame");
+    ssize_t size = receive(channel, setup_packet, sizeof setup_packet);
+    if (size < 0 || !parse_setup(setup_packet, size)) broken("setup frame");
     cpu_set_t cores;
     CPU_ZERO(&cores);
     for (uint32_t i = 0; i < task.setup.cores; i++) CPU_SET(task.cores[i], &cores);
@@ -325,12 +335,11 @@ void read_bundle(int bundle, void* to, size_t size, off_t at) {
 
 // Reads the setup frame of a staged call, and returns where its data begins.
 off_t read_setup(int bundle) {
-    static char packet[sizeof(wire::Setup) + sizeof task.arguments + sizeof task.cores];
     uint64_t size = 0;
     read_bundle(bundle, &size, sizeof size, 0);
-    if (size > sizeof packet) broken("bundle");
-    read_bundle(bundle, packet, size, sizeof size);
-    if (!parse_setup(packet, size)) broken("bundle");
+    if (size > sizeof setup_packet) broken("bundle");
+    read_bundle(bundle, setup_packet, size, sizeof size);
+    if (!parse_setup(setup_packet, size)) broken("bundle");
     return static_cast<off_t>(sizeof size + size);
 }
 

@@ -201,6 +201,7 @@ def layers_of(options: Sequence[str], source: str, reached: Path) -> dict[str, b
         NativeLauncher(wrapper, {}), compile_kernel(source, reached, "kernel"), arena, (0,), Limits(call_s=2.0)
     )
     try:
+        worker.ready()
         worker.run(0, 1, "a call")
         return worker.layers
     finally:
