@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -147,7 +147,7 @@ def _functions(section: _Section, demangle: Callable[[str], str]) -> Iterator[Fu
     own = demangle(section.name)
     names = {start: _subroutine_name(own, start, symbols, demangle) for start in starts}
     bounds = [d.address for d in decoded]
-    cuts = [0, *(bisect_right(bounds, start - 1) for start in starts), len(decoded)]
+    cuts = [0, *(bisect_left(bounds, start) for start in starts), len(decoded)]
     for start, (low, high) in zip((None, *starts), pairwise(cuts), strict=True):
         part = decoded[low:high]
         depths = instruction_depths([_step(d, names) for d in part])
@@ -208,16 +208,18 @@ def _subroutines(decoded: Sequence[_Decoded], section: _Section) -> list[int]:
 
     The kernel itself ends in EXIT. A call to a place that no RET follows is a jump.
     """
-    first = decoded[0].address if decoded else 0
+    if not decoded:
+        return []
+    first, last = decoded[0].address, decoded[-1].address
     called = {d.to for d in decoded if _CALL.fullmatch(d.opcode) and d.to is not None and _is_direct(d)}
     named = {address for name, address in section.labels.items() if not name.startswith(".")}
-    candidates = sorted(a for a in called | named if a > first and (not decoded or a <= decoded[-1].address))
-    starts: list[int] = []
-    for low, high in pairwise([*candidates, decoded[-1].address + 1 if decoded else 0]):
-        returns = any(low <= d.address < high and _RETURN.fullmatch(d.opcode) for d in decoded)
-        if low in named or returns:
-            starts.append(low)
-    return starts
+    candidates = sorted(a for a in called | named if first < a <= last)
+    returns = [d.address for d in decoded if _RETURN.fullmatch(d.opcode)]
+    return [
+        low
+        for low, high in pairwise([*candidates, last + 1])
+        if low in named or bisect_left(returns, low) < bisect_left(returns, high)
+    ]
 
 
 def _is_direct(d: _Decoded) -> bool:

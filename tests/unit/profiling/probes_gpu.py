@@ -6,11 +6,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from backends.cuda_toolchain import find_cuda_tool, find_toolkit, host_arguments, run_nvcc
-from backends.process import run_process
-from backends.sass import parse_sass
 from backends.types import Listing
 from prompts.catalogue import Method, load_catalogue
+from tests.sass import compiled
 
 PROBES = Path(__file__).parents[2] / "data" / "probes" / "gpu"
 GPU_BACKENDS = ("cuda", "cutlass", "triton")
@@ -51,27 +49,6 @@ def probe_pairs(arch: str, work: Path, also: Iterable[str] = ()) -> Mapping[str,
             source += [f'#include "{method}.cu"', "}", "#undef RC_PROBE"]
     listing = compiled("\n".join(source), arch, work, f"-I{PROBES}")
     return {m: (_part(listing, space(m, 0)), _part(listing, space(m, 1))) for m in methods}
-
-
-def compiled(source: str, arch: str, work: Path, *flags: str) -> Listing:
-    """Kernels of a CUDA source as the disassembler shows them."""
-    work.mkdir(parents=True, exist_ok=True)
-    (work / "probe.cu").write_text(source, encoding="utf-8")
-    toolkit = find_toolkit()
-    target = f"-arch={arch}"
-    arguments = ["-cubin", "-std=c++17", target, *host_arguments(toolkit.host), *flags, "-o", "probe.cubin", "probe.cu"]
-    done = run_nvcc(toolkit, arguments, work=work, target=target, timeout_s=300.0)
-    assert done.returncode == 0, done.stderr
-    return disassembled(work / "probe.cubin", arch)
-
-
-def disassembled(cubin: Path, arch: str, tool: str = "cuobjdump") -> Listing:
-    program = find_cuda_tool(tool)
-    assert program is not None
-    flags = ["--dump-sass"] if tool == "cuobjdump" else ["-c"]
-    done = run_process([str(program), *flags, str(cubin)], timeout_s=120.0, max_output_bytes=256 << 20)
-    assert done.returncode == 0, done.stderr
-    return parse_sass(done.stdout, arch)
 
 
 def _part(listing: Listing, name: str) -> Listing:

@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from backends.types import Function, Instruction, Listing
+from backends.registry import get_backend
+from backends.triton import TritonBackend
+from backends.types import BuildSpec, Built, Function, Instruction, Listing
 from profiling.machine_code import check_methods, instruction_mix, load_signatures, same_code
-from tests.unit.profiling.probes_gpu import PROBES, Pair, compiled, methods_on, probe_pairs, signed_methods
+from tests.sass import compiled
+from tests.unit.profiling.probes_gpu import PROBES, Pair, methods_on, probe_pairs, signed_methods
 
 ARCHITECTURES = ("sm_75", "sm_80", "sm_90a", "sm_100a", "sm_120a")
 SIGNED = [m.id for m in signed_methods()]
@@ -174,3 +177,40 @@ def test_code_is_the_same_where_only_names_differ(tmp_path: Path, probes: Mappin
         for method, (plain, probe) in pairs.items()
         if same_code(plain, probe)
     ] == []
+
+
+def test_a_cutlass_kernel_is_read_like_any_other(tmp_path: Path) -> None:
+    """CuTe's atoms are templates over PTX; only the machine code shows which of them were really made."""
+    backend = get_backend("cutlass")
+    listings = []
+    for value in "01":
+        spec = BuildSpec(arch="sm_80", define={"RC_PROBE": value})
+        built = backend.build(PROBES.parent / "cutlass" / "product.cu", spec, tmp_path)
+        assert isinstance(built, Built), built
+        listings.append(backend.disassemble(built))
+    atoms = ["compute.tensor_core", "memory.async_copy", "memory.ldmatrix_stmatrix", "memory.vectorized_access"]
+    others = ["memory.multi_stage_pipeline", "compute.warp_specialization", "memory.ldg_cache_modifier_hint"]
+    found = check_methods([*atoms, *others], *listings)
+    assert [p.verdict for p in found] == ["verified"] * len(atoms) + ["absent"] * len(others)
+
+
+@pytest.mark.parametrize(("arch", "product"), [("sm_80", "warp_mma"), ("sm_90", "warpgroup_mma")])
+def test_a_triton_kernel_is_read_with_no_gpu(arch: str, product: str, tmp_path: Path) -> None:
+    """`tl.dot` and `num_stages` are wishes; the cubin says what became of them."""
+    backend = TritonBackend()
+    source = PROBES.parent / "triton" / "product.py"
+    arguments = backend.describe(source, {"m": 256, "n": 256, "k": 256}, 120.0)
+    listings: list[Listing] = []
+    for value in "01":
+        spec = BuildSpec(arch=arch, define={"RC_PROBE": value}, arguments=arguments)
+        built = backend.build(source, spec, tmp_path)
+        assert isinstance(built, Built), built
+        listing = backend.disassemble(built)
+        assert listing is not None
+        listings.append(listing)
+    shown = ["compute.tensor_core", "memory.async_copy", "memory.multi_stage_pipeline", "memory.vectorized_access"]
+    others = ["compute.warp_specialization", "memory.ldg_cache_modifier_hint", "latency.intra_wg_gemm_softmax_pipeline"]
+    found = check_methods([*shown, *others], *listings)
+    assert [p.verdict for p in found[: len(shown)]] == ["verified"] * len(shown)
+    assert not [p for p in found[len(shown) :] if p.verdict == "verified"]
+    assert product in instruction_mix(listings[1])
