@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from agent.asked import Asked, kernel_options, set_option
+from agent.asked import FILE, Asked, kernel_options, set_option
 from agent.command import Result, command
 from agent.memory_cli import memory_group
 
@@ -20,6 +20,11 @@ def main() -> None:
 
 
 _config = click.option("--config", required=True, help="Task file, or the name of a shipped one (quickstart).")
+
+_from = click.option(
+    "--from", "report", type=FILE, help="An ncu report (.ncu-rep), CSV page or log, instead of a kernel."
+)
+_DTYPES = ("float64", "float32", "tf32", "float16", "bfloat16", "float8", "int8")
 
 
 @main.command()
@@ -82,6 +87,49 @@ def bench(asked: Asked) -> Result:
     from agent.bench import bench as measure
 
     return measure(asked)
+
+
+@main.command()
+@kernel_options
+@_from
+@click.option("--full", is_flag=True, help="All sections of ncu, not only what an iteration asks for.")
+@click.option("--save", type=FILE, metavar="FILE.ncu-rep", help="Keep ncu's report.")
+@command
+def profile(asked: Asked, report: Path | None, full: bool, save: Path | None) -> Result:
+    """Profile one call of a kernel, or read a profile.
+
+    profile KERNEL --dim M=512 …, profile --config TASK [--kernel FILE], or profile --from REPORT.
+    """
+    from agent.profiling_cli import profile as take
+
+    return take(asked, report, full, save)
+
+
+@main.command()
+@kernel_options
+@_from
+@click.option("--time-ms", type=click.FloatRange(0, min_open=True), help="With --from: the call's time without ncu.")
+@click.option("--flops", help="With --from: operations of one call, as arithmetic: 2*4096**3.")
+@click.option("--bytes", "moved", help="With --from: the least bytes that one call moves.")
+@click.option("--dtype", type=click.Choice(_DTYPES), help="With --from: the arithmetic (float32).")
+@click.option("--measured", is_flag=True, help="With --from: on ceilings measured on this machine's GPU.")
+@command
+def roofline(
+    asked: Asked,
+    report: Path | None,
+    time_ms: float | None,
+    flops: str | None,
+    moved: str | None,
+    dtype: str | None,
+    measured: bool,
+) -> Result:
+    """How far a kernel is from its floor, and on which axis.
+
+    roofline KERNEL --dim M=512 …, roofline --config TASK [--kernel FILE], or roofline --from REPORT.
+    """
+    from agent.profiling_cli import roofline as look
+
+    return look(asked, report, time_ms=time_ms, flops=flops, moved=moved, dtype=dtype, measured=measured)
 
 
 @main.command()

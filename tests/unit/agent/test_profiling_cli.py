@@ -78,7 +78,7 @@ def test_roofline_of_a_profile() -> None:
     given = Ceilings(4.28e12, 4.47e12, None, {"float32": 5.1e13}, {}, 1e13, {})
     data, text = roofline_from(DATA / "gemm_naive_full_raw.csv", Question(time_ms=0.35, work=GEMM, ceilings=given))
     assert data["headroom"]["near_peak"]
-    assert "as given" in text
+    assert "measured here" in text
 
 
 def test_roofline_without_ceilings_has_no_floor_and_says_so() -> None:
@@ -89,9 +89,12 @@ def test_roofline_without_ceilings_has_no_floor_and_says_so() -> None:
     assert "unknown" in text
 
 
-def test_roofline_from_numbers_alone() -> None:
-    given = Ceilings(4e12, 4e12, None, {"float32": 5e13}, {}, 1e13, {})
-    data, _ = roofline_from(None, Question(time_ms=1.05, work=Work(None, 4e9), ceilings=given))
-    assert data["headroom"]["near_peak"]
-    with pytest.raises(ConfigError, match="time is not known"):
-        roofline_from(None, Question(work=GEMM, ceilings=given))
+def test_roofline_needs_the_time(tmp_path: Path) -> None:
+    """A page without it is no kernel of zero milliseconds."""
+    lines = (DATA / "gemm_naive_full_details.csv").read_text(encoding="utf-8").splitlines(keepends=True)
+    page = tmp_path / "page.csv"
+    page.write_text("".join(line for line in lines if '"Duration"' not in line), encoding="utf-8")
+    with pytest.raises(ConfigError, match="--time-ms"):
+        roofline_from(page, Question(work=GEMM))
+    data, _ = roofline_from(page, Question(time_ms=3.0, work=GEMM))
+    assert data["headroom"]["time_ms"] == 3.0
