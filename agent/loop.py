@@ -14,7 +14,7 @@ from agent.stages.baseline import measure_baseline, measure_noise
 from agent.stages.branches import evaluate_branches, repair_branches, write_branches
 from agent.stages.champion import challenge
 from agent.stages.ended import check_patience, end_iteration, kernel_after
-from agent.stages.evidence import on_this_device, profile_champion
+from agent.stages.evidence import on_this_device, profile_baseline, profile_champion
 from agent.stages.finish import finish
 from agent.stages.learning import remember_attempt, remember_failure
 from agent.stages.planning import make_plan
@@ -23,6 +23,7 @@ from agent.stages.planning import make_plan
 def optimise(run: Run) -> None:
     """Make the kernel faster until a stop rule says so; then measure the headline and write the bundle."""
     run.best = baseline = measure_baseline(run)
+    profile_baseline(run, baseline)
     reason: StopReason = "iterations"
     note = ""
     for iteration in range(1, run.search.iterations + 1):

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from backends.loops import loop_depths
+from backends.loops import Step, instruction_depths
 from backends.types import Function, Instruction, Listing
 
 _FORMAT = re.compile(r"^.*:\s+file format (\S+)", re.MULTILINE)
@@ -123,56 +122,11 @@ def _is_padding(instruction: Instruction) -> bool:
 
 
 def _with_loops(decoded: Sequence[_Decoded]) -> Iterator[Instruction]:
-    addresses = [d.instruction.address for d in decoded]
-    starts = _block_starts(decoded, addresses)
-    depths = loop_depths(_flow(decoded, addresses, starts))
-    for block, start in enumerate(starts):
-        end = starts[block + 1] if block + 1 < len(starts) else len(decoded)
-        for d in decoded[start:end]:
-            yield replace(d.instruction, loop_depth=depths[block])
+    steps = [_step(d) for d in decoded]
+    for d, depth in zip(decoded, instruction_depths(steps), strict=True):
+        yield replace(d.instruction, loop_depth=depth)
 
 
-def _at(addresses: Sequence[int], address: int | None) -> int | None:
-    """Index of the instruction at `address`, or None where the function has none there."""
-    if address is None:
-        return None
-    i = bisect_left(addresses, address)
-    return i if i < len(addresses) and addresses[i] == address else None
-
-
-def _block_starts(decoded: Sequence[_Decoded], addresses: Sequence[int]) -> list[int]:
-    """Indices of the instructions that begin a basic block."""
-    starts = {0} if decoded else set()
-    for i, d in enumerate(decoded):
-        to = _at(addresses, d.to)
-        if to is not None:
-            starts.add(to)
-        if (d.jumps or not d.falls_through) and i + 1 < len(decoded):
-            starts.add(i + 1)
-    return sorted(starts)
-
-
-def _flow(decoded: Sequence[_Decoded], addresses: Sequence[int], starts: list[int]) -> list[set[int]]:
-    """For each block the blocks that may follow it.
-
-    A jump through a register may go to any block that nothing else leads to: those are the cases of its switch. All
-    such jumps go by way of one more node, the last: each with edges of its own would be as many as their product.
-    """
-    flow: list[set[int]] = [set() for _ in starts]
-    computed: list[int] = []
-    for block in range(len(starts)):
-        last = decoded[(starts[block + 1] if block + 1 < len(starts) else len(decoded)) - 1]
-        if last.falls_through and block + 1 < len(starts):
-            flow[block].add(block + 1)
-        to = _at(addresses, last.to)
-        if to is not None:
-            flow[block].add(bisect_left(starts, to))
-        if last.anywhere:
-            computed.append(block)
-    if computed:
-        reached = set().union(*flow)
-        orphans = {block for block in range(1, len(starts)) if block not in reached}
-        for block in computed:
-            flow[block].add(len(flow))
-        flow.append(orphans)
-    return flow
+def _step(d: _Decoded) -> Step:
+    to = () if d.to is None else (d.to,)
+    return Step(d.instruction.address, to, d.falls_through, d.anywhere)

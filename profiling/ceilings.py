@@ -13,8 +13,6 @@ times the number of cores where that is higher. An honest kernel that finds all 
 
 from __future__ import annotations
 
-import contextlib
-import datetime
 import hashlib
 import os
 import tempfile
@@ -22,11 +20,10 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from pydantic import TypeAdapter, ValidationError
-
-from backends.host_compiler import disk_error, find_compiler, search_path
+from backends.host_compiler import find_compiler, search_path
 from backends.process import run_process
 from backends.types import ToolchainError
+from profiling.ceilings_cache import load_ceilings, now, save_ceilings
 from profiling.device import DeviceFacts, cpu_facts, pinned_cores
 from profiling.exclusive import exclusive_timing
 from profiling.types import Ceilings
@@ -37,10 +34,8 @@ _SOURCE = Path(__file__).parent / "native" / "ceilings.cpp"
 _FLAGS = ("-O3", "-march=native", "-std=c++17", "-pthread")
 _COPIES = ("copy_library", "copy_plain", "copy_streaming")
 _WIDTHS = (128, 256, 512)
-_ADAPTER = TypeAdapter(Ceilings)
 
 _SETTLED = 0.05
-_RETRY_AFTER = datetime.timedelta(hours=1)
 
 Rates = Mapping[tuple[str, str], float]
 
@@ -57,21 +52,12 @@ def measure_ceilings(cache_dir: Path, threads: int) -> Ceilings:
     """
     facts = cpu_facts()
     path = cache_dir / f"ceilings-{facts.id}-t{threads}-{_version()}.json"
-    with contextlib.suppress(OSError, ValidationError):
-        cached = _ADAPTER.validate_json(path.read_bytes())
-        if not _worth_another_try(cached):
-            return cached
+    cached = load_ceilings(path)
+    if cached is not None:
+        return cached
     with exclusive_timing():
         ceilings = _measure(facts, threads)
-    try:
-        cache_dir.mkdir(parents=True, exist_ok=True)
-        # Written whole, then renamed: parallel runs share this folder.
-        descriptor, partial = tempfile.mkstemp(dir=cache_dir, prefix=".ceilings-", suffix=".json")
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(_ADAPTER.dump_json(ceilings, indent=2))
-        os.replace(partial, path)
-    except OSError as error:
-        raise disk_error(error, cache_dir) from error
+    save_ceilings(path, ceilings)
     return ceilings
 
 
@@ -91,16 +77,6 @@ def peak_bytes(ceilings: Ceilings, *, theoretical: bool = False) -> float:
 
 def _version() -> str:
     return f"v{_VERSION}-{hashlib.sha256(_SOURCE.read_bytes()).hexdigest()[:8]}"
-
-
-def _worth_another_try(ceilings: Ceilings) -> bool:
-    if not ceilings.provenance.get("unsettled"):
-        return False
-    try:
-        measured = datetime.datetime.fromisoformat(ceilings.provenance["date"])
-    except (KeyError, ValueError):
-        return True
-    return datetime.datetime.now(datetime.timezone.utc) - measured > _RETRY_AFTER
 
 
 def _measure(facts: DeviceFacts, threads: int) -> Ceilings:
@@ -135,7 +111,7 @@ def _measure(facts: DeviceFacts, threads: int) -> Ceilings:
             "FMA counted as two, fastest of 128, 256 and 512 bits where the CPU has them; "
             f"theoretical: {MARGIN:g} x the best of any width or cache level",
             "unsettled": ", ".join(unsettled),
-            "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+            "date": now(),
             "seconds": f"{time.monotonic() - start:.2f}",
         },
     )

@@ -42,7 +42,7 @@ def gather(run: Run, iteration: int, best: Kernel) -> Evidence:
     Raises:
         StopRun: no axis has as much headroom as `search.near_peak`.
     """
-    profiled = profile_kernel(run, best, "full" if best.label == "baseline" else "targeted")
+    profiled = profile_kernel(run, best, "targeted")
     profile = profiled.profile
     found = headroom(best.median_ms, run.work, run.ceilings, run.task.dtype, profile, run.search.near_peak)
     budget = axis_budget(found, run.search.methods, run.search.axis_cap)
@@ -84,6 +84,12 @@ def profile_kernel(run: Run, kernel: Kernel, level: Level = "full") -> Profiled:
         return Profiled(key=key, profile=profile, mix=mix)
 
     return run.journal.once(Profiled, key, measure)
+
+
+def profile_baseline(run: Run, baseline: Kernel) -> None:
+    """The full profile of the kernel as given, once in a run: on another device a targeted one serves."""
+    if not run.journal.all(Profiled):
+        profile_kernel(run, baseline)
 
 
 def profile_champion(run: Run, iteration: int, champion: Kernel) -> None:
