@@ -10,6 +10,7 @@ import click
 
 from agent.asked import FILE, Asked, kernel_options, set_option
 from agent.command import Result, command
+from agent.errors import ConfigError
 from agent.memory_cli import memory_group
 
 
@@ -130,6 +131,50 @@ def roofline(
     from agent.profiling_cli import roofline as look
 
     return look(asked, report, time_ms=time_ms, flops=flops, moved=moved, dtype=dtype, measured=measured)
+
+
+@main.command()
+@click.argument("kernel", required=False, type=FILE)
+@click.option("--against", type=FILE, help="The kernel that it grew from: which methods does the machine code show?")
+@click.option("--arch", metavar="sm_90", help="Build for this GPU, which need not be here.")
+@click.option("--method", "methods", multiple=True, metavar="ID", help="Only these methods; told even where absent.")
+@click.option("--dim", "dims", multiple=True, metavar="NAME=VALUE", help="A dim of a Triton kernel's setup.")
+@click.option("--config", help="Task file instead of KERNEL: its flags, macros and dims.")
+@click.option("--kernel", "candidate", type=FILE, help="With --config: this kernel, against the baseline.")
+@set_option
+@click.option("--listing", is_flag=True, help="With the disassembly itself.")
+@command
+def sass(
+    kernel: Path | None,
+    against: Path | None,
+    arch: str | None,
+    methods: tuple[str, ...],
+    dims: tuple[str, ...],
+    config: str | None,
+    candidate: Path | None,
+    overrides: tuple[str, ...],
+    listing: bool,
+) -> Result:
+    """Show a kernel's machine code, and the methods in it.
+
+    sass KERNEL [--against BASE], or sass --config TASK [--kernel FILE]. No GPU is needed.
+    """
+    from agent.config import load_config
+    from agent.paths import find_config
+    from agent.sass_cli import sass as look
+    from agent.sass_cli import sass_of_task
+
+    if (kernel is None) == (config is None):
+        raise ConfigError("sass: give a KERNEL, or a task file with --config")
+    if config is not None:
+        if dims:
+            raise ConfigError("sass: --dim goes with KERNEL; with --config the task file says the dims")
+        task = load_config(find_config(config), overrides)
+        return sass_of_task(task, candidate, against, arch, methods, listing=listing)
+    assert kernel is not None
+    if candidate is not None or overrides:
+        raise ConfigError("sass: --kernel and --set go with --config")
+    return look(kernel, against, arch, methods, dims, listing=listing)
 
 
 @main.command()

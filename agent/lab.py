@@ -165,17 +165,17 @@ def find_subject(asked: Asked, command: str) -> Subject:
         config = load_config(find_config(asked.config), asked.overrides)
         if asked.candidate is None:
             return Subject(config, config.task.baseline, None)
-        return Subject(config, existing(asked.candidate, "kernel"), asked.candidate)
+        return Subject(config, existing(asked.candidate), asked.candidate)
     if asked.candidate is not None:
         raise ConfigError(f"{command}: --kernel goes with --config")
     assert asked.kernel is not None
     return _alone(asked, command, asked.kernel)
 
 
-def existing(path: Path, what: str) -> Path:
+def existing(path: Path) -> Path:
     """The path of a file that is there. Raises ConfigError."""
     if not path.is_file():
-        raise ConfigError(f"{path}: no such {what} file")
+        raise ConfigError(f"{path}: no such file")
     return path
 
 
@@ -183,11 +183,11 @@ def _alone(asked: Asked, command: str, kernel: Path) -> Subject:
     """A task of its own for a kernel without a task file."""
     task: dict[str, Any] = {
         "name": command,
-        "baseline": str(existing(kernel, "kernel").absolute()),
+        "baseline": str(existing(kernel).absolute()),
         "dims": parse_assignments(asked.dims, "--dim"),
         "scalars": parse_assignments(asked.scalars, "--scalar"),
     }
     if asked.ref is not None:
-        task["reference"] = str(existing(asked.ref, "reference").absolute())
+        task["reference"] = str(existing(asked.ref).absolute())
     config = validate(with_overrides({"task": task}, asked.overrides), command)
     return Subject(resolve(config, Path.cwd()), kernel, None)

@@ -1,29 +1,36 @@
-"""`sass`: a kernel's machine code, and which methods it shows against another kernel. Needs no GPU."""
+"""`sass`: a kernel's machine code, and which methods it shows against another kernel. Needs no GPU.
+
+C++ kernels show the host's instructions.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from rich.table import Table
 
 from agent.artefacts import plain
-from agent.config import parse_assignments
+from agent.config import Config, parse_assignments
 from agent.errors import ConfigError, UnfitEnvironment
 from agent.faults import as_exit_codes
 from agent.inspection import draw
+from agent.lab import existing
+from agent.machine import here
 from agent.paths import cache_folder
+from agent.task import build_spec
 from backends.registry import detect, get_backend
 from backends.triton import TritonBackend
-from backends.types import Argument, Backend, BuildSpec, Built, Listing
+from backends.types import Backend, BuildSpec, Built, Listing
 from profiling.sass_report import SassReport, sass_report
 from profiling.types import MethodPresence
 from prompts.catalogue import load_catalogue
 
 _DESCRIBE_LIMIT_S = 120.0
+_ARCH = re.compile(r"sm_(\d{2,3})[a-z]?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +39,24 @@ class _Kernel:
     listing: Listing
 
 
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """How kernels are built: the backend's name, the architecture (empty: its choice), a task's spec, Triton's dims."""
+
+    backend: str
+    arch: str
+    spec: BuildSpec | None
+    dims: Mapping[str, int]
+
+
 def sass(
-    kernel: Path, against: Path | None, arch: str | None, methods: Sequence[str], dims: Sequence[str] = ()
+    kernel: Path,
+    against: Path | None,
+    arch: str | None,
+    methods: Sequence[str],
+    dims: Sequence[str] = (),
+    *,
+    listing: bool = False,
 ) -> tuple[Mapping[str, Any], str]:
     """Build a kernel and show its machine code.
 
@@ -43,23 +66,68 @@ def sass(
         arch: GPU architecture to build for, such as `sm_90`; None leaves it to the backend.
         methods: catalogue ids; all that fit the backend and architecture where none are named.
         dims: `NAME=VALUE`, for a Triton kernel's `setup`.
+        listing: with the disassembly itself.
 
     Raises:
         ConfigError: no such file or method, a kernel that does not build, or two that cannot be compared.
         UnfitEnvironment: a compiler or disassembler is missing.
     """
-    for path in (kernel, *([against] if against else [])):
-        if not path.is_file():
-            raise ConfigError(f"{path}: no such file")
-    if methods and against is None:
-        raise ConfigError("sass: methods are found in what changed; name the kernel before with --against")
+    existing(kernel)
     with as_exit_codes():
         name = detect(kernel)
-        backend = get_backend(name)
-        asked = [_known(method, name) for method in methods]
-        sizes = {k: int(v) for k, v in parse_assignments(dims, "--dim").items()}
-        after, before = _both(backend, kernel, against, arch or "", sizes)
-    wanted = asked or [m.id for m in load_catalogue().select(name, after.listing.arch) if m.signature == "opcodes"]
+    if dims and name != "triton":
+        raise ConfigError("sass: --dim is for the `setup` of Triton kernels; others are built without dims")
+    sizes = parse_assignments(dims, "--dim")
+    if any(not isinstance(size, int) for size in sizes.values()):
+        raise ConfigError(f"sass: --dim {' '.join(dims)}: dims are whole numbers")
+    return _sass(kernel, against, methods, _Way(name, arch or "", None, sizes), listing)
+
+
+def sass_of_task(
+    config: Config,
+    candidate: Path | None,
+    against: Path | None,
+    arch: str | None,
+    methods: Sequence[str],
+    *,
+    listing: bool = False,
+) -> tuple[Mapping[str, Any], str]:
+    """The same with a task's flags, macros and dims: of its baseline, or of another kernel against that.
+
+    Args:
+        config: the task's.
+        candidate: the kernel; None for the baseline.
+        against: another kernel than the baseline to look at `candidate` against.
+        arch, methods, listing: as for `sass`.
+
+    Raises:
+        ConfigError, UnfitEnvironment: as `sass`.
+    """
+    section = config.task
+    asked = arch or ("" if config.device.arch == "auto" else config.device.arch)
+    with as_exit_codes():
+        name = detect(section.baseline) if section.backend == "auto" else section.backend
+    way = _Way(name, asked, build_spec(section), section.dims)
+    kernel = section.baseline if candidate is None else existing(candidate)
+    before = against if against is not None or candidate is None else section.baseline
+    return _sass(kernel, before, methods, way, listing)
+
+
+def _sass(
+    kernel: Path, against: Path | None, methods: Sequence[str], way: _Way, listing: bool
+) -> tuple[Mapping[str, Any], str]:
+    if against is not None:
+        existing(against)
+    elif methods:
+        raise ConfigError("sass: methods are found in what changed; name the kernel before with --against")
+    with as_exit_codes():
+        backend = get_backend(way.backend)
+        way = replace(way, arch=_arch(backend, way.arch))
+        asked = [_known(method, way.backend) for method in methods]
+        after, before = _both(backend, kernel, against, way)
+    wanted = asked or [
+        m.id for m in load_catalogue().select(way.backend, after.listing.arch) if m.signature == "opcodes"
+    ]
     report = sass_report(
         after.listing,
         None if before is None else before.listing,
@@ -67,7 +135,25 @@ def sass(
         resources_before=() if before is None else before.built.resources,
         methods=wanted,
     )
-    return {"kernel": str(kernel), "backend": name, **plain(report)}, _text(kernel, against, report, bool(asked))
+    data = {"kernel": str(kernel), "backend": way.backend, **plain(report)}
+    text = _text(kernel, against, report, bool(asked))
+    if not listing:
+        return data, text
+    return {**data, "listing": after.listing.text}, f"{after.listing.text.rstrip()}\n\n{text}"
+
+
+def _arch(backend: Backend, asked: str) -> str:
+    """What to build for; empty where the backend chooses. Triton cannot choose: it gets the GPU that is here."""
+    if asked and backend.device == "cpu":
+        raise ConfigError(f"sass: --arch {asked}: {backend.name} kernels are built for this host; leave it out")
+    if asked and not _ARCH.fullmatch(asked):
+        raise ConfigError(f"sass: --arch {asked}: is no architecture; write it as sm_90")
+    if asked or backend.name != "triton":
+        return asked
+    gpu = here().gpu
+    if gpu is None:
+        raise ConfigError("sass: no GPU is here to build a Triton kernel for; name one with --arch, such as sm_90")
+    return gpu.arch
 
 
 def _known(method: str, backend: str) -> str:
@@ -77,37 +163,35 @@ def _known(method: str, backend: str) -> str:
     return method
 
 
-def _both(
-    backend: Backend, kernel: Path, against: Path | None, arch: str, dims: Mapping[str, int]
-) -> tuple[_Kernel, _Kernel | None]:
+def _both(backend: Backend, kernel: Path, against: Path | None, way: _Way) -> tuple[_Kernel, _Kernel | None]:
     """Both kernels for one architecture: the newer of what they ask for, where none is named."""
-    after = _build(backend, kernel, arch, dims)
+    after = _build(backend, kernel, way)
     if against is None:
         return after, None
-    if detect(against) != backend.name and not {detect(against), backend.name} <= {"cuda", "cutlass"}:
+    if detect(against) != way.backend and not {detect(against), way.backend} <= {"cuda", "cutlass"}:
         raise ConfigError(
-            f"{against} is a {detect(against)} kernel, {kernel} a {backend.name} kernel; compare like kinds"
+            f"{against} is a {detect(against)} kernel, {kernel} a {way.backend} kernel; compare like kinds"
         )
     own = get_backend(detect(against))
-    before = _build(own, against, arch, dims)
+    before = _build(own, against, way)
     numbers = [_capability(k.listing.arch) for k in (after, before)]
+    newer = replace(way, arch=f"sm_{max(numbers)}")
     if numbers[0] > numbers[1]:
-        before = _build(own, against, f"sm_{numbers[0]}", dims)
+        before = _build(own, against, newer)
     elif numbers[1] > numbers[0]:
-        after = _build(backend, kernel, f"sm_{numbers[1]}", dims)
+        after = _build(backend, kernel, newer)
     return after, before
 
 
 def _capability(arch: str) -> int:
-    found = re.fullmatch(r"sm_(\d+)[a-z]?", arch)
+    found = _ARCH.fullmatch(arch)
     return int(found[1]) if found else 0
 
 
-def _build(backend: Backend, kernel: Path, arch: str, dims: Mapping[str, int]) -> _Kernel:
-    arguments: tuple[Argument, ...] = ()
+def _build(backend: Backend, kernel: Path, way: _Way) -> _Kernel:
+    spec = replace(way.spec or BuildSpec(include=(kernel.parent.absolute(),)), arch=way.arch)
     if isinstance(backend, TritonBackend):
-        arguments = backend.describe(kernel, dims, _DESCRIBE_LIMIT_S)
-    spec = BuildSpec(include=(kernel.parent.absolute(),), arch=arch, arguments=arguments)
+        spec = replace(spec, arguments=backend.describe(kernel, way.dims, _DESCRIBE_LIMIT_S))
     built = backend.build(kernel, spec, cache_folder() / "builds")
     if not isinstance(built, Built):
         raise ConfigError(f"{kernel}: {built.reason}" + (f"\n{built.evidence}" if built.evidence else ""))
