@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from agent.plan import Plan
 from agent.run import Kernel, Run
 from agent.stages.branches import read_kernel
 from agent.stages.wording import ablation_prompt, system_prompt
-from backends.types import BuildSpec, Built, Rejected
+from backends.types import BuildSpec, Built, Listing, Rejected
 from profiling.machine_code import check_methods, instruction_mix, same_code
 from profiling.types import Comparison, MethodPresence
 from prompts.catalogue import switch_name
@@ -36,6 +37,16 @@ class Ablation:
 
     built: AblationBuilt
     comparison: Comparison | Rejected | None
+
+
+def switched_off(spec: BuildSpec, methods: Sequence[str]) -> BuildSpec:
+    """How a kernel is built without these methods, all else unchanged."""
+    return replace(spec, define={**spec.define, **{switch_name(m): "0" for m in methods}})
+
+
+def code_differs(one: Listing | None, other: Listing | None) -> bool | None:
+    """Whether two builds differ in machine code; None without both listings."""
+    return None if one is None or other is None else not same_code(one, other)
 
 
 def check_machine_code(
@@ -80,7 +91,7 @@ def _build_switched(run: Run, iteration: int, plan: Plan, champion: Kernel) -> d
     for name, methods in without.items():
         path = _ablation_folder(run, iteration, name) / run.kernel_file
         write_text(path, champion.source)
-        sources.append((path, _without(run, methods)))
+        sources.append((path, switched_off(run.task.spec, methods)))
     return dict(zip(without, run.build_candidates(sources), strict=True))
 
 
@@ -119,11 +130,6 @@ def _audit(run: Run, iteration: int, base: Kernel, champion: Kernel, built: Buil
     return Ablation(event, comparison)
 
 
-def _without(run: Run, methods: list[str] | tuple[str, ...]) -> BuildSpec:
-    spec = run.task.spec
-    return replace(spec, define={**spec.define, **{switch_name(m): "0" for m in methods}})
-
-
 def _build(run: Run, iteration: int, method: str, source: str) -> Built | Rejected:
     path = _ablation_folder(run, iteration, method) / run.kernel_file
     write_text(path, source)
@@ -160,7 +166,9 @@ def _built_event(
 ) -> AblationBuilt:
     def describe() -> AblationBuilt:
         rejected = built if isinstance(built, Rejected) else None
-        differs = None if isinstance(built, Rejected) else _differs(run, built, champion)
+        differs = None
+        if isinstance(built, Built):
+            differs = code_differs(run.listing(built), run.listing(champion.built))
         return AblationBuilt.model_validate(
             {
                 "key": key,
@@ -174,8 +182,3 @@ def _built_event(
         )
 
     return run.journal.once(AblationBuilt, key, describe)
-
-
-def _differs(run: Run, built: Built, champion: Kernel) -> bool | None:
-    mine, its = run.listing(built), run.listing(champion.built)
-    return None if mine is None or its is None else not same_code(mine, its)

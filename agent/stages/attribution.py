@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from agent.artefacts import write_json
 from agent.events import Attributed, Attribution, MethodClass
 from agent.paths import iteration_folder
-from agent.plan import Plan, PlannedMethod
+from agent.plan import Plan
 from agent.run import Run
 from agent.stages.ablation import ALL, AUDIT_TOLERANCE, Ablation
 from backends.types import Rejected
-from profiling.types import Comparison, MethodPresence
+from profiling.types import Axis, Comparison, MethodPresence
 
 # Attributions that leave more than this share of the gain unexplained point at methods that work together.
 _UNEXPLAINED = 0.25
@@ -29,7 +29,7 @@ def attribute_champion(
     key = run.key(iteration, "attribution")
 
     def classify() -> Attributed:
-        rows, audit = attribute(plan, presence, ablations, champion, run.smallest_gain)
+        rows, audit = attribute({m.id: m.axis for m in plan.methods}, presence, ablations, champion, run.smallest_gain)
         gain_ms = champion.delta_ms if isinstance(champion, Comparison) else None
         return Attributed(key=key, iteration=iteration, gain_ms=gain_ms, rows=rows, audit=audit)
 
@@ -40,7 +40,7 @@ def attribute_champion(
 
 
 def attribute(
-    plan: Plan,
+    methods: Mapping[str, Axis],
     presence: Sequence[MethodPresence],
     ablations: Mapping[str, Ablation],
     champion: Comparison | Rejected,
@@ -49,7 +49,7 @@ def attribute(
     """The attribution table, and the switch audit in one line (None: nothing was ablated).
 
     Args:
-        plan: the methods.
+        methods: their ids, each with its axis.
         presence: their machine-code evidence.
         ablations: the champion without each; `all` is the audit.
         champion: the kernel they were applied to (a) against the champion (b).
@@ -57,7 +57,7 @@ def attribute(
     """
     sound, audit = audit_switches(ablations.get(ALL)) if ablations else (True, None)
     found = {p.method: p for p in presence}
-    rows = [_row(m, found.get(m.id), ablations.get(m.id), smallest_gain) for m in plan.methods]
+    rows = [_row(m, axis, found.get(m), ablations.get(m), smallest_gain) for m, axis in methods.items()]
     if not sound:
         rows = [_void(row, audit or "") if row.form == "switch" else row for row in rows]
     return tuple(_mark_interaction(rows, champion, smallest_gain)), audit
@@ -81,15 +81,15 @@ def audit_switches(all_off: Ablation | None) -> tuple[bool, str | None]:
 
 
 def _row(
-    method: PlannedMethod, presence: MethodPresence | None, ablation: Ablation | None, smallest_gain: float
+    method: str, axis: Axis, presence: MethodPresence | None, ablation: Ablation | None, smallest_gain: float
 ) -> Attribution:
     verdict = presence.verdict if presence else "unavailable"
     comparison = None if ablation is None else ablation.comparison
     measured = comparison if isinstance(comparison, Comparison) else None
     method_class, reason = _classify(verdict, presence, ablation, smallest_gain)
     return Attribution(
-        method=method.id,
-        axis=method.axis,
+        method=method,
+        axis=axis,
         method_class=method_class,
         attribution_ms=measured.delta_ms if measured else None,
         low_ms=measured.delta_low_ms if measured else None,

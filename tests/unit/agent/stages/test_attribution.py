@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Literal
 
 from agent.events import AblationBuilt
-from agent.plan import Analysis, Plan, PlannedMethod, Trigger
 from agent.stages.ablation import ALL, Ablation
 from agent.stages.attribution import attribute
 from backends.types import Rejected
-from profiling.types import Comparison, MethodPresence
+from profiling.types import Axis, Comparison, MethodPresence
 
 Presence = Literal["verified", "absent", "unavailable", "none"]
 
@@ -48,14 +47,8 @@ def without(
     return Ablation(built, comparison)
 
 
-def plan(*methods: str) -> Plan:
-    trigger = Trigger(metric="ipc", value=1.0)
-    return Plan(
-        analysis=Analysis(metrics="", reasoning="", risks=""),
-        methods=tuple(
-            PlannedMethod(id=m, axis="compute", why="", triggers=(trigger,), trigger_strength=0.5) for m in methods
-        ),
-    )
+def on_compute(*methods: str) -> dict[str, Axis]:
+    return dict.fromkeys(methods, "compute")
 
 
 def present(method: str, verdict: Presence = "verified") -> MethodPresence:
@@ -68,7 +61,7 @@ def classes(
     ablations = {m: a for m, (_, a) in methods.items() if a is not None}
     ablations[ALL] = without(ALL, compared(1.0)) if all_off is None else all_off
     presence = [present(m, v) for m, (v, _) in methods.items()]
-    rows, _ = attribute(plan(*methods), presence, ablations, gain, 0.02)
+    rows, _ = attribute(on_compute(*methods), presence, ablations, gain, 0.02)
     return {row.method: row.method_class for row in rows}
 
 
@@ -126,7 +119,7 @@ def test_a_method_that_leaves_no_opcode_is_classified_by_its_effect_when_the_cod
 def test_sabotaged_else_branches_void_every_attribution_by_switch() -> None:
     sabotage = without(ALL, compared(1.4))
     rows, audit = attribute(
-        plan("compute.a"),
+        on_compute("compute.a"),
         [present("compute.a")],
         {"compute.a": without("compute.a", compared(1.5)), ALL: sabotage},
         compared(1.1),
@@ -143,7 +136,7 @@ def test_without_an_audit_attributions_by_switch_prove_nothing() -> None:
     broken = {**effect, ALL: without(ALL, None, rejected=Rejected("build", "expected ';'"))}
     wrong = {**effect, ALL: without(ALL, Rejected("verify", "a: C[0]: 1 is not 2"))}
     for ablations in (effect, broken, wrong):
-        rows, audit = attribute(plan("compute.a"), [present("compute.a")], ablations, compared(1.5), 0.02)
+        rows, audit = attribute(on_compute("compute.a"), [present("compute.a")], ablations, compared(1.5), 0.02)
         assert rows[0].method_class == "unverified"
         assert audit is not None
         assert audit.startswith("not possible")
