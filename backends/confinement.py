@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import resource
 import signal
 import struct
 from pathlib import Path
@@ -25,6 +26,7 @@ def confine(writable: Path) -> None:
 
     Walls that this system does not grant are left out. The process that called waits, and ends in the same way.
     """
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if os.geteuid() != 0 and not _own_user():
         return
     for namespace in _APART:

@@ -28,6 +28,7 @@ from backends.sass import parse_sass
 from backends.triton_artifact import (
     CACHE,
     SOURCE,
+    Call,
     Choices,
     Described,
     Fault,
@@ -89,7 +90,15 @@ class TritonBackend:
         return tools
 
     def describe(self, source: Path, dims: Mapping[str, int], timeout_s: float) -> tuple[Argument, ...]:
-        """The arguments that the file's `setup` makes at `dims`, in its order. Needs no GPU, and no memory for tensors.
+        """The same as `describe_all`, at one set of dims."""
+        return self.describe_all(source, [dims], timeout_s)[0]
+
+    def describe_all(
+        self, source: Path, where: Sequence[Mapping[str, int]], timeout_s: float
+    ) -> list[tuple[Argument, ...]]:
+        """The arguments that the file's `setup` makes at each of these dims, in its order.
+
+        Needs no GPU, and no memory for tensors whose values it does not look at.
 
         Raises:
             SourceError: `setup` is missing, fails, or makes something that a kernel cannot be given.
@@ -100,17 +109,18 @@ class TritonBackend:
         tree = triton_source.parse(text, source.name)
         triton_source.function(tree, triton_source.SETUP, source.name)
         triton_source.function(tree, triton_source.RUN, source.name)
-        request = {"dims": dict(dims), "capability": _DESCRIBED_FOR}
+        request = {"dims": [dict(dims) for dims in where], "capability": _DESCRIBED_FOR}
         with _scratch() as work:
             (work / source.name).write_text(text, encoding="utf-8")
             answer = _ask({**request, "source": str(work / source.name)}, work, timeout_s)
-        at = f"{source.name}: setup({', '.join(f'{name}={value}' for name, value in dims.items())})"
         if isinstance(answer, Rejected):
-            raise SourceError(answer.reason if answer.reason.startswith(source.name) else f"{at} {answer.reason}")
+            about = "" if answer.reason.startswith(source.name) else f"{source.name}: setup() "
+            raise SourceError(f"{about}{answer.reason}")
         try:
-            return Described.model_validate_json(answer).as_arguments()
+            calls = Described.model_validate_json(answer).calls
         except ValueError:
-            raise SourceError(f"{at} made something that cannot be read as JSON numbers and shapes") from None
+            raise SourceError(f"{source.name}: setup() made what cannot be read as numbers and shapes") from None
+        return [call.as_arguments() for call in calls]
 
     def signature(self, source: Path, spec: BuildSpec) -> Signature:
         """How `run_kernel` is called with `spec.arguments`.
@@ -121,7 +131,7 @@ class TritonBackend:
         return triton_source.bind(triton_source.parse(_read(source), source.name), spec.arguments, source.name)
 
     def build(self, source: Path, spec: BuildSpec, cache: Path) -> Built | Rejected:
-        """Compile into `cache/<key>/kernel/` every kernel that `run_kernel` launches with `spec.arguments`.
+        """Compile into `cache/<key>/kernel/` every kernel that `run_kernel` launches, at the timed dims and elsewhere.
 
         Of an autotuned kernel every configuration is compiled; `freeze` keeps those that a GPU chose.
 
@@ -232,14 +242,14 @@ def _build(
     request = {
         "source": str(folder / SOURCE),
         "capability": spec.arch,
-        "arguments": [asdict(argument) for argument in spec.arguments],
+        "arguments": _calls(spec),
     }
     answer = _ask(request, work, spec.timeout_s)
     if isinstance(answer, Rejected):
         return answer
     try:
         keep_files(folder, text)
-        artifact = collect(folder, Reply.model_validate_json(answer), spec.arch, tools["triton"], spec.arguments)
+        artifact = collect(folder, Reply.model_validate_json(answer), spec.arch, tools["triton"])
     except (ValueError, KeyError, TypeError, RecursionError, OSError):
         return Rejected(
             "build", "what was compiled is not what run_kernel launched; leave Triton's cache and driver alone"
@@ -312,11 +322,15 @@ def _read(source: Path) -> str:
         raise SourceError(f"{source}: not UTF-8 ({error.reason} at byte {error.start})") from None
 
 
+def _calls(spec: BuildSpec) -> list[list[dict[str, object]]]:
+    return [[asdict(argument) for argument in call] for call in (spec.arguments, *spec.elsewhere)]
+
+
 def _key(text: str, spec: BuildSpec, tools: Mapping[str, str]) -> str:
     """SHA-256 over the source with its constants, how it is called, and for what by what it is compiled."""
     asked = {
         "source": text,
-        "arguments": [asdict(argument) for argument in spec.arguments],
+        "arguments": _calls(spec),
         "arch": spec.arch,
         "tools": dict(tools),
         "python": sys.version_info[:2],
@@ -326,9 +340,9 @@ def _key(text: str, spec: BuildSpec, tools: Mapping[str, str]) -> str:
 
 
 def _command(source: Path, spec: BuildSpec) -> tuple[str, ...]:
-    arguments = json.dumps([asdict(argument) for argument in spec.arguments])
+    given = [word for call in _calls(spec) for word in ("--arguments", json.dumps(call))]
     defined = [word for name, value in sorted(spec.define.items()) for word in ("--define", f"{name}={value}")]
-    line = ("-m", "backends.triton", str(source), "--arch", spec.arch, "--arguments", arguments, *defined)
+    line = ("-m", "backends.triton", str(source), "--arch", spec.arch, *given, *defined)
     return (sys.executable, *line, "--cache", "triton-builds")
 
 
@@ -346,15 +360,14 @@ def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m backends.triton", description="Compile a Triton kernel to cubins.")
     parser.add_argument("source", type=Path)
     parser.add_argument("--arch", required=True)
-    parser.add_argument("--arguments", required=True, help="what run_kernel is called with, as JSON")
+    parser.add_argument("--arguments", action="append", required=True, help="what run_kernel is called with, as JSON")
     parser.add_argument("--define", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--cache", type=Path, required=True)
     given = parser.parse_args(words)
-    arguments = Described.model_validate({"arguments": json.loads(given.arguments)}).as_arguments()
+    timed, *elsewhere = (Call.model_validate({"arguments": json.loads(a)}).as_arguments() for a in given.arguments)
     define = dict(word.partition("=")[::2] for word in given.define)
-    built = TritonBackend().build(
-        given.source, BuildSpec(arch=given.arch, arguments=arguments, define=define), given.cache
-    )
+    spec = BuildSpec(arch=given.arch, arguments=timed, elsewhere=tuple(elsewhere), define=define)
+    built = TritonBackend().build(given.source, spec, given.cache)
     if isinstance(built, Rejected):
         print(f"{built.reason}\n{built.evidence}".strip(), file=sys.stderr)
         return 1

@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
@@ -41,19 +40,21 @@ class DescribedArgument(_Model):
     value: bool | int | float | None
     output: bool
 
-    def as_argument(self) -> Argument:
-        """The same for the rest of the program."""
-        return Argument(self.name, self.dtype, self.shape, self.value, self.output)
 
-
-class Described(_Model):
-    """A child process's answer to `describe`."""
+class Call(_Model):
+    """What `run_kernel` is called with once."""
 
     arguments: tuple[DescribedArgument, ...]
 
     def as_arguments(self) -> tuple[Argument, ...]:
         """The same for the rest of the program."""
-        return tuple(argument.as_argument() for argument in self.arguments)
+        return tuple(Argument(a.name, a.dtype, a.shape, a.value, a.output) for a in self.arguments)
+
+
+class Described(_Model):
+    """A child process's answer to `describe`."""
+
+    calls: tuple[Call, ...]
 
 
 class Choice(_Model):
@@ -76,7 +77,8 @@ class Reply(_Model):
     """A child process's answer to `build`.
 
     Attributes:
-        launches: in order.
+        launches: with the first set of arguments, in order.
+        others: with the other sets.
         usage: what cuobjdump says of each binary, by its SHA-256.
         tuners: configurations as text.
         torch: operations that run kernels of torch's.
@@ -84,6 +86,7 @@ class Reply(_Model):
     """
 
     launches: tuple[Launch, ...]
+    others: tuple[Launch, ...]
     usage: Mapping[str, Mapping[str, int]]
     tuners: Mapping[str, tuple[str, ...]]
     torch: tuple[str, ...]
@@ -124,18 +127,19 @@ class Artifact(_Model):
     Attributes:
         arch: the target, such as `sm_90`.
         triton: its version.
-        kernels: what is launched, each once; of an autotuned kernel all configurations until the choice is frozen.
+        kernels: what is launched at the timed dims, each once; of an autotuned kernel all configurations until the
+            choice is frozen.
+        others: what is launched at other dims.
         tuners: autotuners with more than one configuration.
         choices: frozen, by autotuner and key; empty before.
         torch: operations of torch that `run_kernel` computes with.
         launchers: whether the native parts of launches are in the cache.
-        arguments: what `run_kernel` is called with.
     """
 
     arch: str
     triton: str
-    arguments: tuple[DescribedArgument, ...]
     kernels: tuple[Kernel, ...]
+    others: tuple[Kernel, ...]
     tuners: Mapping[str, tuple[str, ...]]
     choices: Choices
     torch: tuple[str, ...]
@@ -195,36 +199,30 @@ def keep_files(artifact: Path, text: str) -> None:
         raise ValueError(f"the build left {size >> 20} MiB in Triton's cache")
 
 
-def collect(folder: Path, reply: Reply, arch: str, triton: str, arguments: Sequence[Argument]) -> Artifact:
+def collect(folder: Path, reply: Reply, arch: str, triton: str) -> Artifact:
     """The record of what lies in Triton's cache under `folder` after the child process answered.
 
     Raises:
         ValueError, KeyError, OSError: the cache does not hold what the answer says.
     """
     found = {str(record["hash"]): (path, record) for path, record in _records(folder / CACHE)}
-    kernels: dict[tuple[str, str], Kernel] = {}
-    for launch in reply.launches:
-        identity = (launch.hash, repr(launch.choice))
-        if identity not in kernels:
-            kernels[identity] = _kernel(folder, *found[launch.hash], launch, reply.usage)
+
+    def kernels(launches: Sequence[Launch]) -> tuple[Kernel, ...]:
+        first: dict[tuple[str, str], Launch] = {}
+        for launch in launches:
+            first.setdefault((launch.hash, repr(launch.choice)), launch)
+        return tuple(_kernel(folder, *found[launch.hash], launch, reply.usage) for launch in first.values())
+
     return Artifact(
         arch=arch,
         triton=triton,
-        kernels=tuple(kernels.values()),
+        kernels=kernels(reply.launches),
+        others=kernels(reply.others),
         tuners=reply.tuners,
         choices={},
         torch=reply.torch,
         launchers=reply.launchers,
-        arguments=tuple(DescribedArgument.model_validate(asdict(argument)) for argument in arguments),
     )
-
-
-def write_empty(folder: Path, arch: str, arguments: Sequence[Argument]) -> None:
-    """Make the new folder `folder` the artefact of a `run_kernel` that does nothing."""
-    (folder / CACHE).mkdir(parents=True)
-    (folder / SOURCE).write_text("def run_kernel(**_):\n    pass\n", encoding="utf-8")
-    nothing = Reply(launches=(), usage={}, tuners={}, torch=(), launchers=True)
-    write_artifact(folder, collect(folder, nothing, arch, "", arguments))
 
 
 def _records(cache: Path) -> Iterable[tuple[Path, dict[str, object]]]:
@@ -278,19 +276,21 @@ def freeze(source: Path, target: Path, choices: Choices) -> Artifact:
             raise ValueError(f"no valid choice for autotuner {tuner}")
     if unknown := sorted(set(choices) - set(before.tuners)):
         raise ValueError(f"choices for an autotuner that the kernel does not have: {unknown[0]}")
-    kept = tuple(k for k in before.kernels if k.choice is None or _is_chosen(k.choice, choices))
-    dropped = {Path(k.cubin).parent for k in before.kernels} - {Path(k.cubin).parent for k in kept}
-    shutil.copytree(
-        source, target, ignore=lambda folder, names: [n for n in names if _below(source, folder, n) in dropped]
+    kept, others = (
+        tuple(k for k in kernels if k.choice is None or _is_chosen(k.choice, choices))
+        for kernels in (before.kernels, before.others)
     )
-    after = before.model_copy(update={"kernels": kept, "choices": choices})
+    folders = {Path(k.cubin).parent for k in (*kept, *others)}
+    dropped = {Path(k.cubin).parent for k in (*before.kernels, *before.others)} - folders
+
+    def left_out(folder: str, names: list[str]) -> list[str]:
+        return [name for name in names if Path(folder, name).relative_to(source) in dropped]
+
+    shutil.copytree(source, target, ignore=left_out)
+    after = before.model_copy(update={"kernels": kept, "others": others, "choices": choices})
     write_artifact(target, after)
     return after
 
 
 def _is_chosen(choice: Choice, choices: Choices) -> bool:
     return choices.get(choice.tuner, {}).get(choice.key) == choice.config
-
-
-def _below(source: Path, folder: str, name: str) -> Path:
-    return Path(folder, name).relative_to(source)

@@ -16,7 +16,7 @@ import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, TypedDict
 
 import torch
 from triton.compiler.errors import CompilationError
@@ -25,7 +25,7 @@ from triton.runtime.autotuner import Autotuner, Config
 from backends import triton_standin as standin
 from backends import triton_tensors as tensors
 from backends.confinement import confine
-from backends.triton_runtime import Asked, identity, load, located
+from backends.triton_runtime import Asked, identity, load, located, scalar
 
 _DTYPES = {
     getattr(torch, name): {"float8_e4m3fn": "float8_e4m3"}.get(name, name)
@@ -40,6 +40,16 @@ _META = re.compile(r"\bmeta\b", re.IGNORECASE)
 Answer = dict[str, object]
 
 
+class Arg(TypedDict):
+    """An argument as JSON."""
+
+    name: str
+    dtype: str
+    shape: list[int] | None
+    value: int | float | bool | None
+    output: bool
+
+
 class Fault(Exception):
     """What is wrong with the kernel, in one line, and the log behind it."""
 
@@ -48,15 +58,18 @@ class Fault(Exception):
         self.evidence = evidence
 
 
-def _install(capability: int, recorder: standin.Recorder) -> None:
-    device = standin.Device.of(capability)
+def _install(device: standin.Device, recorder: standin.Recorder) -> None:
     standin.install(device, recorder)
     tensors.replace_torch_cuda(device)
 
 
-def describe(path: Path, capability: int, dims: Mapping[str, int]) -> Answer:
-    """The arguments that the kernel's `setup` makes at `dims`."""
-    _install(capability, standin.Recorder(lambda: None))
+def describe(path: Path, device: standin.Device, where: Sequence[Mapping[str, int]]) -> Answer:
+    """The arguments that the kernel's `setup` makes at each of these dims."""
+    _install(device, standin.Recorder(lambda: None))
+    return {"calls": [{"arguments": _described(path, dims)} for dims in where]}
+
+
+def _described(path: Path, dims: Mapping[str, int]) -> list[Arg]:
     try:
         made = _set_up(path, dims, "meta")
     except BaseException:
@@ -65,7 +78,7 @@ def describe(path: Path, capability: int, dims: Mapping[str, int]) -> Answer:
             made = _set_up(path, dims, "cpu")
         except BaseException as error:
             raise Fault(_located(error, path)) from error
-    return {"arguments": _arguments(made, path.name)}
+    return _arguments(made, path.name)
 
 
 def _set_up(path: Path, dims: Mapping[str, int], place: str) -> object:
@@ -88,10 +101,9 @@ def _limit_resources() -> None:
         mapped = int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
     resource.setrlimit(resource.RLIMIT_AS, (mapped + available // 4 * 3,) * 2)
     resource.setrlimit(resource.RLIMIT_FSIZE, (256 << 20,) * 2)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def _arguments(made: object, name: str) -> list[Answer]:
+def _arguments(made: object, name: str) -> list[Arg]:
     shape = '{"inputs": {name: value}, "outputs": [name]}'
     if not isinstance(made, dict) or not isinstance(made.get("inputs"), dict):
         raise Fault(f"{name}: setup returned {type(made).__name__}; it returns {shape}")
@@ -104,7 +116,7 @@ def _arguments(made: object, name: str) -> list[Answer]:
     return [_argument(str(key), value, key in outputs, name) for key, value in inputs.items()]
 
 
-def _argument(key: str, value: object, output: bool, name: str) -> Answer:
+def _argument(key: str, value: object, output: bool, name: str) -> Arg:
     where = f"{name}: setup's input `{key}`"
     if isinstance(value, torch.Tensor):
         if value.dtype not in _DTYPES:
@@ -124,45 +136,58 @@ def _argument(key: str, value: object, output: bool, name: str) -> Answer:
     raise Fault(f"{where} is a {type(value).__name__}; inputs are tensors, ints, floats and bools")
 
 
-def build(path: Path, capability: int, given: Sequence[Mapping[str, object]]) -> Answer:
-    """Compile every Triton kernel that `run_kernel` launches with the arguments `given`, for this target."""
+def build(path: Path, device: standin.Device, given: Sequence[Sequence[Arg]]) -> Answer:
+    """Compile, for this target, every Triton kernel that `run_kernel` launches with each of these sets of arguments."""
     tuners = Tuners()
     recorder = standin.Recorder(tuners.choice)
-    _install(capability, recorder)
+    _install(device, recorder)
+    computed: dict[str, None] = {}
+    ends: list[int] = []
+    called = ""
     try:
         with tensors.elsewhere("meta"):
             run = load(path).run_kernel
-            arguments = {str(a["name"]): _stand_in(a) for a in given}
-            with tensors.computed() as computed:
-                run(**arguments)
+            for arguments in given:
+                called = f"called with {', '.join(map(_shown, arguments))}: " if ends else ""
+                with tensors.computed() as found:
+                    run(**{a["name"]: _stand_in(a) for a in arguments})
+                computed.update(dict.fromkeys(found))
+                ends.append(len(recorder.launches))
     except BaseException as error:
-        raise _build_fault(error, path) from error
+        raise _build_fault(error, path, called) from error
+    launches = [dataclasses.asdict(launch) for launch in recorder.launches]
     return {
-        "launches": [dataclasses.asdict(launch) for launch in recorder.launches],
+        "launches": launches[: ends[0]],
+        "others": launches[ends[0] :],
         "usage": recorder.usage,
         "tuners": tuners.configs,
-        "torch": computed,
+        "torch": list(computed),
         "launchers": recorder.prebuilt,
     }
 
 
-def _stand_in(argument: Mapping[str, object]) -> object:
+def _shown(argument: Arg) -> str:
+    shape = argument["shape"]
+    return f"{argument['name']}={argument['value']}" if shape is None else f"{argument['name']}{shape}"
+
+
+def _stand_in(argument: Arg) -> object:
     if argument["shape"] is None:
-        return argument["value"]
+        return scalar(argument["dtype"], argument["value"])
     dtype = next(dtype for dtype, name in _DTYPES.items() if name == argument["dtype"])
     return torch.empty(argument["shape"], dtype=dtype, device="meta")
 
 
-def _build_fault(error: BaseException, path: Path) -> Fault:
+def _build_fault(error: BaseException, path: Path, called: str) -> Fault:
     chain: list[BaseException] = [error]
     while chain[-1].__cause__ is not None:
         chain.append(chain[-1].__cause__)
     compilation = next((e for e in reversed(chain) if isinstance(e, CompilationError)), None)
     if compilation is None:
-        return Fault(_located(error, path), str(error))
+        return Fault(called + _located(error, path), str(error))
     text = str(compilation).strip()
     said = compilation.error_message or str(chain[-1] if chain[-1] is not compilation else text.splitlines()[-1])
-    return Fault(f"{path.name}: {' '.join(str(said).split())}", text)
+    return Fault(f"{called}{path.name}: {' '.join(str(said).split())}", text)
 
 
 def _located(error: BaseException, path: Path) -> str:
@@ -262,12 +287,15 @@ def main() -> None:
     print("ready", file=answer, flush=True)
     warnings.simplefilter("ignore")
     request = json.loads(sys.stdin.read())
-    _limit_resources()
+    path, device = Path(request["source"]), standin.Device.of(int(request["capability"]))
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # it may be measuring
     confine(Path(request["folder"]))
+    _limit_resources()
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    kernel = Path(request["source"]), int(request["capability"])
     try:
-        made = describe(*kernel, request["dims"]) if "dims" in request else build(*kernel, request["arguments"])
+        made = (
+            describe(path, device, request["dims"]) if "dims" in request else build(path, device, request["arguments"])
+        )
     except Fault as fault:
         made = {"fault": str(fault), "evidence": fault.evidence}
     json.dump(made, answer)

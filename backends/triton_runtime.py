@@ -29,6 +29,14 @@ def load(path: Path) -> ModuleType:
     return module
 
 
+def scalar(dtype: str, value: int | float | bool | None) -> int | float | bool:
+    """The Python value of a by-value argument: Triton compiles another kernel for 1 than for 1.0 or True."""
+    assert value is not None
+    if dtype == "bool":
+        return bool(value)
+    return float(value) if dtype.startswith("float") else int(value)
+
+
 def located(error: BaseException, path: Path) -> str:
     """`kernel.py:12: ValueError: …`, with the last line of the kernel's file that was on the stack."""
     if isinstance(error, SyntaxError) and error.filename == str(path):

@@ -9,6 +9,8 @@ import contextlib
 import ctypes
 import hashlib
 import io
+import json
+import os
 import re
 import subprocess
 import sys
@@ -69,27 +71,42 @@ _USUAL = {
 
 
 def _present(capability: int) -> Device | None:
-    """Asked of the driver, without a context."""
+    """Asked of the driver, without a context, by a process of its own: it leaves threads and open devices behind."""
+    hear, say = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.write(say, json.dumps(_ask_driver(capability)).encode())
+        finally:
+            os._exit(0)
+    os.close(say)
+    with os.fdopen(hear) as answer:
+        found = answer.read()
+    os.waitpid(pid, 0)
     try:
-        cuda = ctypes.CDLL("libcuda.so.1")
-    except OSError:
+        return Device(**json.loads(found))
+    except (ValueError, TypeError):
         return None
+
+
+def _ask_driver(capability: int) -> dict[str, int | str] | None:
+    cuda = ctypes.CDLL("libcuda.so.1")
     count = ctypes.c_int()
     if cuda.cuInit(0) != 0 or cuda.cuDeviceGetCount(ctypes.byref(count)) != 0:
         return None
     for index in range(count.value):
         handle = ctypes.c_int()
         cuda.cuDeviceGet(ctypes.byref(handle), index)
-        values: dict[str, int] = {}
+        values: dict[str, int | str] = {}
         for name, number in _ATTRIBUTES.items():
             value = ctypes.c_int()
             cuda.cuDeviceGetAttribute(ctypes.byref(value), number, handle)
             values[name] = value.value
-        if values["major"] * 10 + values["minor"] == capability:
+        if (values["major"], values["minor"]) == divmod(capability, 10):
             label, memory = ctypes.create_string_buffer(256), ctypes.c_size_t()
             cuda.cuDeviceGetName(label, 256, handle)
             cuda.cuDeviceTotalMem_v2(ctypes.byref(memory), handle)
-            return Device(name=label.value.decode(), memory=memory.value, **values)
+            return {**values, "name": label.value.decode(), "memory": memory.value}
     return None
 
 

@@ -14,14 +14,14 @@ from pathlib import Path
 import torch
 
 from backends.triton_artifact import CACHE, SOURCE, Artifact, read_artifact
-from backends.triton_runtime import Autotuning, load, located
+from backends.triton_runtime import Autotuning, load, located, scalar
 from profiling.harness import triton_native as native
 
 _NEEDED = (".json", ".cubin", ".so")  # of Triton's cache; the rest is for people
 _GROUP = "__grp__"
 _SETUP = struct.Struct("=IIQIIIIQ")
 _ARGUMENT = struct.Struct("=4Q")
-_MAGIC, _SETUP_KIND = 0x31464352, 1
+_MAGIC, SETUP = 0x31464352, 1
 
 
 class Image:
@@ -63,25 +63,42 @@ def _moved(group: bytes, folder: Path) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
+class Bound:
+    """One argument: a tensor at `offset` bytes from the start of its slot, or, without a shape, a value."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...] | None
+    value: int | float | bool | None
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
 class Setup:
-    """The setup frame: see profiling/native/protocol.h. `words` has an offset for each tensor, None for a scalar."""
+    """The setup frame of profiling/native/protocol.h."""
 
     token: int
     slots: int
     slot_bytes: int
-    words: tuple[int | None, ...]
+    arguments: tuple[Bound, ...]
     cores: tuple[int, ...]
 
     @classmethod
     def parse(cls, frame: bytes) -> Setup:
-        """Read it. Raises ValueError or struct.error for another frame."""
-        magic, kind, token, slots, arguments, cores, _, slot_bytes = _SETUP.unpack_from(frame)
-        if (magic, kind) != (_MAGIC, _SETUP_KIND):
+        """Read it. Raises ValueError, KeyError or struct.error for another frame, or one without names."""
+        magic, kind, token, slots, count, cores, _, slot_bytes = _SETUP.unpack_from(frame)
+        if (magic, kind) != (_MAGIC, SETUP):
             raise ValueError("not a setup frame")
         at = _SETUP.size
-        found = [_ARGUMENT.unpack_from(frame, at + i * _ARGUMENT.size) for i in range(arguments)]
-        allowed = struct.unpack_from(f"={cores}i", frame, at + arguments * _ARGUMENT.size)
-        return cls(token, slots, slot_bytes, tuple(word if tensor else None for tensor, word, *_ in found), allowed)
+        words = [_ARGUMENT.unpack_from(frame, at + i * _ARGUMENT.size)[1] for i in range(count)]
+        at += count * _ARGUMENT.size
+        allowed = struct.unpack_from(f"={cores}i", frame, at)
+        named = json.loads(frame[at + 4 * cores :])
+        bound = [
+            Bound(a["name"], a["dtype"], None if a["shape"] is None else tuple(a["shape"]), a["value"], word)
+            for a, word in zip(named, words, strict=True)
+        ]
+        return cls(token, slots, slot_bytes, tuple(bound), allowed)
 
 
 class _DeviceBytes:
@@ -96,26 +113,17 @@ class _DeviceBytes:
         }
 
 
-def bind(artifact: Artifact, setup: Setup, base: int) -> list[dict[str, object]]:
-    """The keywords of `run_kernel` for each slot: tensors over the memory at `base`, and scalars.
-
-    Raises:
-        ValueError: the kernel was built for other arguments.
-    """
-    kinds = [argument.shape is not None for argument in artifact.arguments]
-    if kinds != [word is not None for word in setup.words]:
-        raise ValueError("the kernel was built for other arguments than it is called with")
-    bound = []
-    for slot in range(setup.slots):
-        start = base + slot * setup.slot_bytes
-        keywords: dict[str, object] = {}
-        for argument, word in zip(artifact.arguments, setup.words, strict=True):
-            if argument.shape is None or word is None:
-                keywords[argument.name] = argument.value
-            else:
-                keywords[argument.name] = _tensor(start + word, argument.shape, argument.dtype)
-        bound.append(keywords)
-    return bound
+def bind(setup: Setup, base: int) -> list[dict[str, object]]:
+    """The keywords of `run_kernel` for each slot: tensors over the memory at `base`, and scalars."""
+    return [
+        {
+            a.name: scalar(a.dtype, a.value)
+            if a.shape is None
+            else _tensor(base + slot * setup.slot_bytes + a.offset, a.shape, a.dtype)
+            for a in setup.arguments
+        }
+        for slot in range(setup.slots)
+    ]
 
 
 def _tensor(address: int, shape: Sequence[int], dtype: str) -> torch.Tensor:

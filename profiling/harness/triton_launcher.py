@@ -29,6 +29,9 @@ from profiling.types import HarnessFault
 _ROOT = Path(__file__).parents[2]
 # Not `-m`: it puts the working folder first on the path, and a user's `torch.py` there must not be taken for ours.
 _SERVE = "import sys; sys.path[:] = filter(None, sys.path); from profiling.harness.triton_zygote import main; main()"
+_PROFILED = (
+    "import sys; sys.path[:] = filter(None, sys.path); from profiling.harness.triton_profiled import main; main()"
+)
 _NATIVE = Path(__file__).parent.parent / "native"
 _UNITS = ("walls_c.cpp", "walls.cpp", "gpu.cpp")
 _START_S = 180.0  # torch from a cold network disk, and one C file to compile
@@ -48,6 +51,33 @@ def build_library(cache: Path) -> Path:
     """
     files = {name: (_NATIVE / name).read_text(encoding="utf-8") for name in (*_UNITS, "gpu.h", "walls.h")}
     return Builder(find_compiler(), cache)("worker.so", files, _UNITS, ("-shared", "-fPIC", "-ldl"))
+
+
+def profiled_command(library: Path, arch: str, bundle: Path, gpu: str, artifact: Path | None = None) -> list[str]:
+    """A program that makes one call of `artifact`, or of each that comes on a line of its input, and says how it ended.
+
+    A profiler that follows children is started once for many, and torch is imported once. The program needs
+    `profiled_environment`.
+
+    Args:
+        library: the native part of Triton workers.
+        arch: of the GPU, such as `sm_90`.
+        bundle: a staged call.
+        gpu: UUID.
+        artifact: of the Triton backend.
+    """
+    capability = "".join(filter(str.isdigit, arch))
+    line = [sys.executable, "-c", _PROFILED, str(library), capability, str(bundle), gpu]
+    return line if artifact is None else [*line, str(artifact)]
+
+
+def profiled_environment(cache: Path) -> dict[str, str]:
+    """What a profiled command needs of the environment; builds are kept in `cache`."""
+    return {
+        "PYTHONPATH": str(_ROOT),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "TRITON_CACHE_DIR": str(cache.absolute() / "harness" / "triton"),
+    }
 
 
 class TritonLauncher:

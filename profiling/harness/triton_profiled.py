@@ -15,36 +15,6 @@ from profiling.harness import triton_native as native
 from profiling.harness.triton_kernel import Image, Kernel, Setup, bind, fail
 from profiling.harness.triton_zygote import prepare
 
-_ROOT = Path(__file__).parents[2]
-_SERVE = "import sys; sys.path[:] = filter(None, sys.path); from profiling.harness.triton_profiled import main; main()"
-
-
-def profiled_command(library: Path, arch: str, bundle: Path, gpu: str, artifact: Path | None = None) -> list[str]:
-    """A program that makes one call of `artifact`, or of each that comes on a line of its input, and says how it ended.
-
-    A profiler that follows children is started once for many, and torch is imported once. The program needs
-    `profiled_environment`.
-
-    Args:
-        library: the native part of Triton workers.
-        arch: of the GPU, such as `sm_90`.
-        bundle: a staged call.
-        gpu: UUID.
-        artifact: of the Triton backend.
-    """
-    capability = "".join(filter(str.isdigit, arch))
-    line = [sys.executable, "-c", _SERVE, str(library), capability, str(bundle), gpu]
-    return line if artifact is None else [*line, str(artifact)]
-
-
-def profiled_environment(cache: Path) -> dict[str, str]:
-    """What a profiled command needs of the environment; builds are kept in `cache`."""
-    return {
-        "PYTHONPATH": str(_ROOT),
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "TRITON_CACHE_DIR": str(cache.absolute() / "harness" / "triton"),
-    }
-
 
 def _profile(parts: native.Native, bundle: Path, gpu: str, artifact: Path, folder: Path) -> NoReturn:
     try:
@@ -55,8 +25,8 @@ def _profile(parts: native.Native, bundle: Path, gpu: str, artifact: Path, folde
         image.write(folder)
         base = parts.stage(gpu, staged[8 + size :])
         torch.cuda.init()
-        (keywords,) = bind(image.artifact, setup, base)
-    except (OSError, ValueError, struct.error, native.GpuError) as error:
+        (keywords,) = bind(setup, base)
+    except (OSError, ValueError, KeyError, struct.error, native.GpuError) as error:
         print(f"{artifact}: {error}", file=sys.stderr, flush=True)
         native.exit_now(native.BROKEN)
     try:

@@ -11,7 +11,7 @@ import os
 import socket
 import struct
 import sys
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -20,8 +20,8 @@ import torch
 
 from profiling.harness import protocol
 from profiling.harness import triton_native as native
-from profiling.harness.triton_kernel import Image, Kernel, Setup, bind, fail
-from profiling.harness.triton_native import GpuError, Native, Timed
+from profiling.harness.triton_kernel import SETUP, Image, Kernel, Setup, bind, fail
+from profiling.harness.triton_native import GpuError, Native
 
 _HEAD = struct.Struct("=IIQ")
 _RUN = struct.Struct("=IIQII")
@@ -77,7 +77,7 @@ def serve(parts: Native, artifact: Path, folder: Path, given: Descriptors) -> No
         native.exit_now(0)
     try:
         _Worker(parts, image, folder, given).run(layers, root, own_uid)
-    except (OSError, ValueError, struct.error, GpuError) as error:
+    except (OSError, ValueError, KeyError, struct.error, GpuError) as error:
         _broken(str(error))
     native.exit_now(0)
 
@@ -110,7 +110,7 @@ class _Worker:
         os.close(self._given.arena)
         torch.cuda.init()
         torch.cuda.synchronize()
-        bound = bind(self._image.artifact, setup, base)
+        bound = bind(setup, base)
         os.chdir(self._folder)
         layers = self._parts.close_in(layers, root, own_uid)
         self._channel.send(_HEAD.pack(_MAGIC, _HELLO_KIND, setup.token) + struct.pack("=Q", layers))
@@ -122,12 +122,15 @@ class _Worker:
             kernel = Kernel(self._folder, self._image.artifact, tunes=self._given.choices is not None)
         except BaseException as error:
             fail(error, self._folder / "kernel.py")
-        calls = [self._parts.timed(kernel.calls(keywords)) for keywords in bound]
         self._channel.send(_LOADED.pack(_MAGIC, _LOADED_KIND, token, 0, 0, b""))
-        self._serve(calls, kernel)
+        self._serve(kernel, base, bound)
 
-    def _serve(self, calls: list[Callable[[], Timed]], kernel: Kernel) -> None:
-        while frame := self._channel.recv(_RUN.size):
+    def _serve(self, kernel: Kernel, base: int, bound: Sequence[Mapping[str, object]]) -> None:
+        calls = [self._parts.timed(kernel.calls(keywords)) for keywords in bound]
+        while frame := self._channel.recv(protocol.MAX_FRAME):
+            if _HEAD.unpack_from(frame)[:2] == (_MAGIC, SETUP):
+                calls = [self._parts.timed(kernel.calls(keywords)) for keywords in bind(Setup.parse(frame), base)]
+                continue
             magic, kind, token, first, count = _RUN.unpack(frame)
             if (magic, kind) != (_MAGIC, _RUN_KIND) or first + count > len(calls):
                 raise ValueError("not a run frame")

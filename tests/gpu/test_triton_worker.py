@@ -6,7 +6,7 @@ import os
 import random
 import struct
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,14 +14,18 @@ import pytest
 import torch
 
 from backends.triton import TritonBackend
-from backends.triton_artifact import read_artifact
 from backends.types import BuildSpec, Built
 from profiling.gpu_device import GpuFacts
 from profiling.harness.arena import Arena, Layout, RandomBytes
 from profiling.harness.launcher import Launcher
 from profiling.harness.memory import Gpu
-from profiling.harness.triton_launcher import TritonLauncher, Tuning, build_library
-from profiling.harness.triton_profiled import profiled_command, profiled_environment
+from profiling.harness.triton_launcher import (
+    TritonLauncher,
+    Tuning,
+    build_library,
+    profiled_command,
+    profiled_environment,
+)
 from profiling.harness.worker import CandidateFailure, Reply, Worker
 from profiling.triton_binding import bind_arguments
 from profiling.types import Limits
@@ -56,57 +60,61 @@ def place(gpu: GpuFacts, tmp_path_factory: pytest.TempPathFactory) -> Iterator[P
     torch.set_default_device(None)
 
 
-def build(source: Path, dims: Mapping[str, int], place: Place) -> Built:
-    arguments = BACKEND.describe(source, dims, 120.0)
-    made = BACKEND.build(source, BuildSpec(arch=place.gpu.arch, arguments=arguments), place.cache)
+def build(source: Path, dims: Mapping[str, int], place: Place, *checks: Mapping[str, int]) -> Built:
+    timed, *others = BACKEND.describe_all(source, (dims, *checks), 120.0)
+    spec = BuildSpec(arch=place.gpu.arch, arguments=timed, elsewhere=tuple(others))
+    made = BACKEND.build(source, spec, place.cache)
     assert isinstance(made, Built), made
     return made
 
 
-def arena_of(made: Built, dims: Mapping[str, int], slots: int, place: Place) -> Arena:
-    arguments = read_artifact(made.artifact).arguments
-    case = bind_arguments([a.as_argument() for a in arguments], dims, None, {})
-    layout = Layout.of(case, place.device.align, place.device.gap)
-    return Arena(layout, slots, RandomBytes(random.Random(0)), place.device)
+def layout_of(source: Path, dims: Mapping[str, int], place: Place) -> Layout:
+    case = bind_arguments(BACKEND.describe(source, dims, 120.0), dims, None, {})
+    return Layout.of(case, place.device.align, place.device.gap)
 
 
-def draw(arena: Arena) -> Inputs:
+def draw(layout: Layout) -> Inputs:
     return {
         t.name: torch.randn(t.shape, device="cuda").to(getattr(torch, t.dtype))
-        for t in arena.layout.case.tensors
+        for t in layout.case.tensors
         if t.role == "in"
     }
 
 
 def serve(
     made: Built,
-    dims: Mapping[str, int],
+    layouts: Sequence[Layout],
     place: Place,
     check: Callable[[Inputs, Inputs], None],
     *,
-    slots: int = 3,
+    slots: int = 1,
     launcher: Launcher | None = None,
-) -> Reply:
-    """One worker, one frame; `check` gets the inputs and outputs of each slot."""
-    arena = arena_of(made, dims, slots, place)
+) -> list[Reply]:
+    """One worker, bound to each of `layouts` in turn; `check` gets the inputs and outputs of each call."""
+    room = max(layout.slot_bytes for layout in layouts)
+    arena = Arena(layouts[0], slots, RandomBytes(random.Random(0)), place.device, room)
     cores = sorted(os.sched_getaffinity(0))[:8]
-    drawn = [draw(arena) for _ in range(slots)]
-    for slot, inputs in enumerate(drawn):
-        arena.stage(slot, inputs)
-    place.device.settle()
-    worker = None
+    replies = []
+    worker = Worker(launcher or place.launcher, made.artifact, arena, cores, Limits(call_s=60.0), named=True)
     try:
-        worker = Worker(launcher or place.launcher, made.artifact, arena, cores, Limits(call_s=60.0))
-        print(worker.layers)
-        reply = worker.run(0, slots, "a test")
-        for slot, inputs in enumerate(drawn):
-            assert arena.damage(slot) is None
-            check(inputs, arena.outputs(slot))
-        return reply
+        worker.ready()
+        for turn, layout in enumerate(layouts):
+            count = slots if turn == 0 else 1
+            if turn > 0:
+                arena.rebind(layout, 1)
+                worker.rebind(arena)
+            drawn = [draw(layout) for _ in range(count)]
+            for slot, inputs in enumerate(drawn):
+                arena.stage(slot, inputs)
+            place.device.settle()
+            replies.append(worker.run(0, count, "a test"))
+            for slot, inputs in enumerate(drawn):
+                assert arena.damage(slot) is None
+                check(inputs, arena.outputs(slot))
     finally:
-        if worker is not None:
-            worker.kill()
+        worker.kill()
         arena.close()
+    return replies
 
 
 def is_softmax(inputs: Inputs, outputs: Inputs) -> None:
@@ -120,33 +128,38 @@ def is_product(inputs: Inputs, outputs: Inputs) -> None:
 
 def test_every_call_of_a_frame_computes_on_its_own_data(place: Place) -> None:
     """Right answers are checked slot by slot; a time is only worth something beside them."""
-    reply = serve(build(DATA / "softmax.py", SOFTMAX, place), SOFTMAX, place, is_softmax)
+    layouts = [layout_of(DATA / "softmax.py", SOFTMAX, place)]
+    (reply,) = serve(build(DATA / "softmax.py", SOFTMAX, place), layouts, place, is_softmax, slots=3)
     for call in reply.calls:
         assert call.code == 0
         assert 0 < call.event_nanoseconds <= call.nanoseconds
 
 
-def test_a_shape_that_no_block_divides_is_built_and_run_for_itself(place: Place) -> None:
-    """Check dims find kernels that are right at the timed shape alone."""
-    dims = {"rows": 127, "cols": 33}
-    serve(build(DATA / "softmax.py", dims, place), dims, place, is_softmax)
+def test_one_worker_is_checked_at_other_shapes_too(place: Place) -> None:
+    """Check dims find kernels that are right at the timed shape alone; the worker can compile nothing for them."""
+    dims = (SOFTMAX, {"rows": 127, "cols": 33}, {"rows": 1, "cols": 4096})
+    made = build(DATA / "softmax.py", dims[0], place, *dims[1:])
+    assert len(serve(made, [layout_of(DATA / "softmax.py", d, place) for d in dims], place, is_softmax)) == 3
 
 
 def test_the_gpu_chooses_among_configurations_once_and_workers_keep_to_it(place: Place) -> None:
     """Tuning inside the timing would be billed to the kernel."""
-    made = build(DATA / "matmul.py", MATMUL, place)
+    source, check = DATA / "matmul.py", {"M": 128, "N": 64, "K": 96}
+    made = build(source, MATMUL, place, check)
+    layouts = [layout_of(source, dims, place) for dims in (MATMUL, check)]
     assert BACKEND.needs_tuning(made)
     with pytest.raises(CandidateFailure, match="which it was not tuned for before timing"):
-        serve(made, MATMUL, place, is_product)
+        serve(made, layouts, place, is_product)
     tuning = Tuning(place.launcher)
-    serve(made, MATMUL, place, is_product, slots=1, launcher=tuning)
+    serve(made, layouts, place, is_product, launcher=tuning)
     choices = tuning.chosen()
     tuning.close()
-    ((index,),) = (tuple(chosen.values()) for chosen in choices.values())
-    assert index in (0, 1)  # the third does not fit
+    (chosen,) = choices.values()
+    assert len(chosen) == 2
+    assert set(chosen.values()) <= {0, 1}  # the third does not fit
     frozen = BACKEND.freeze(made, choices, place.cache)
     assert isinstance(frozen, Built)
-    serve(frozen, MATMUL, place, is_product)
+    serve(frozen, layouts, place, is_product)
 
 
 BAD = {
@@ -166,18 +179,20 @@ def test_a_candidate_that_fails_ends_itself_and_nothing_else(how: str, place: Pl
     # Built, where CUDA is not initialised, it behaves; in a worker it does not.
     source.write_text(f"{text}    if torch.cuda.is_initialized():\n        {body}\n")
     made = build(source, SOFTMAX, place)
+    layouts = [layout_of(DATA / "softmax.py", SOFTMAX, place)]
     with pytest.raises(CandidateFailure, match=said):
-        serve(made, SOFTMAX, place, is_softmax)
-    serve(build(DATA / "softmax.py", SOFTMAX, place), SOFTMAX, place, is_softmax)
+        serve(made, layouts, place, is_softmax)
+    serve(build(DATA / "softmax.py", SOFTMAX, place), layouts, place, is_softmax)
 
 
 def test_a_profiler_can_run_one_call_of_each_kernel_it_is_given(place: Place, tmp_path: Path) -> None:
     """ncu is started once, and every kernel has a process of its own under it."""
     made = build(DATA / "softmax.py", SOFTMAX, place)
-    arena = arena_of(made, SOFTMAX, 1, place)
-    arena.stage(0, draw(arena))
+    layout = layout_of(DATA / "softmax.py", SOFTMAX, place)
+    arena = Arena(layout, 1, RandomBytes(random.Random(0)), place.device)
+    arena.stage(0, draw(layout))
     place.device.settle()
-    setup = arena.layout.setup(0, 1, sorted(os.sched_getaffinity(0))[:1])
+    setup = layout.setup(0, 1, (0,), named=True)
     bundle = tmp_path / "bundle"
     bundle.write_bytes(struct.pack("=Q", len(setup)) + setup + arena.image(0))
     arena.close()

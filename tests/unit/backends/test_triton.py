@@ -24,15 +24,17 @@ X = Argument("x", "float32", (4096, 1000), None, output=False)
 Y = Argument("y", "float32", (4096, 1000), None, output=True)
 ROWS, COLS = (Argument(name, "int64", None, value, output=False) for name, value in (("rows", 4096), ("cols", 1000)))
 SOFTMAX = BuildSpec(arch="sm_90", arguments=(X, Y, ROWS, COLS), timeout_s=100.0)
-MATMUL = BuildSpec(
-    arch="sm_90",
-    arguments=(
-        *(Argument(name, "bfloat16", (512, 512), None, output=False) for name in "ab"),
-        Argument("c", "float32", (512, 512), None, output=True),
-        *(Argument(name, "int64", None, 512, output=False) for name in "MNK"),
-    ),
-    timeout_s=100.0,
-)
+
+
+def product(n: int) -> tuple[Argument, ...]:
+    return (
+        *(Argument(name, "bfloat16", (n, n), None, output=False) for name in "ab"),
+        Argument("c", "float32", (n, n), None, output=True),
+        *(Argument(name, "int64", None, n, output=False) for name in "MNK"),
+    )
+
+
+MATMUL = BuildSpec(arch="sm_90", arguments=product(512), elsewhere=(product(128),), timeout_s=100.0)
 HEAD = "import torch\nimport triton\nimport triton.language as tl\n"
 COPY = f"""{HEAD}
 @triton.jit
@@ -99,13 +101,16 @@ def test_the_versions_that_decide_a_build_are_named() -> None:
 def test_setup_tells_names_shapes_and_types_without_making_the_data() -> None:
     """32 TiB of tensors are described on a laptop without a GPU."""
     rows = cols = 1 << 21
-    found = BACKEND.describe(DATA / "softmax.py", {"rows": rows, "cols": cols}, 60.0)
-    assert found == (
+    large, small = BACKEND.describe_all(
+        DATA / "softmax.py", [{"rows": rows, "cols": cols}, {"cols": 1000, "rows": 4096}], 60.0
+    )
+    assert large == (
         replace(X, shape=(rows, cols)),
         replace(Y, shape=(rows, cols)),
         replace(ROWS, value=rows),
         replace(COLS, value=cols),
     )
+    assert small == SOFTMAX.arguments
 
 
 SETUP_VALUES = """
@@ -141,7 +146,7 @@ def test_a_setup_that_looks_at_its_data_is_described_too(tmp_path: Path) -> None
             "output `y` is not a tensor among its",
         ),
         ("def setup(n): return {}", "setup(n, seed): got an unexpected keyword argument 'seed'"),
-        ("import os\ndef setup(n, seed): os.abort()", "setup(n=8) crashed: SIG"),
+        ("import os\ndef setup(n, seed): os.abort()", "mine.py: setup() crashed: SIG"),
     ],
 )
 def test_what_setup_gets_wrong_is_one_clear_line(setup: str, said: str, tmp_path: Path) -> None:
@@ -220,17 +225,19 @@ def test_every_configuration_of_an_autotuned_kernel_is_compiled_and_the_choice_f
     ((tuner, configs),) = artifact.tuners.items()
     assert len(configs) == 3
     # The third does not fit into shared memory: Triton's autotuner leaves it out, and so does the build.
-    choices = [kernel.choice for kernel in artifact.kernels]
-    assert [choice.config for choice in choices if choice is not None] == [0, 1]
-    key = choices[0].key if choices[0] is not None else ""
+    choices = [kernel.choice for kernel in (*artifact.kernels, *artifact.others)]
+    assert [choice.config for choice in choices if choice is not None] == [0, 1, 0, 1]
+    here, _, there, _ = (choice.key for choice in choices if choice is not None)
+    chosen = {tuner: {here: 1, there: 0}}
 
-    frozen = BACKEND.freeze(matmul, {tuner: {key: 1}}, cache)
+    frozen = BACKEND.freeze(matmul, chosen, cache)
     assert isinstance(frozen, Built)
     assert not BACKEND.needs_tuning(frozen)
     (kernel,) = read_artifact(frozen.artifact).kernels
     assert (kernel.grid, kernel.num_stages) == ((4, 8, 1), 3)
     assert any(opcode.startswith("H") and "MMA" in opcode for opcode in opcodes(frozen))
-    assert BACKEND.freeze(matmul, {tuner: {key: 1}}, cache) == replace(frozen, cached=True, seconds=0.0)
+    assert [k.choice.config for k in read_artifact(frozen.artifact).others if k.choice is not None] == [0]
+    assert BACKEND.freeze(matmul, chosen, cache) == replace(frozen, cached=True, seconds=0.0)
 
 
 @pytest.mark.parametrize("choices", [{}, {"TUNER": {}}, {"TUNER": {"k": 3}}, {"TUNER": {"k": -1}}, {"other": {"k": 0}}])
@@ -301,6 +308,7 @@ def test_a_compile_error_shows_its_line_as_triton_prints_it(tmp_path: Path, cach
 @pytest.mark.parametrize(
     ("body", "said"),
     [
+        ("assert rows == 4096", "called with x[1, 1000], y[1, 1000], rows=1, cols=1000: kernel.py:12: AssertionError"),
         ("y.copy_(torch.softmax(x, -1))", "run_kernel launches no Triton kernel"),
         ("raise ValueError(f'{rows} rows')", "kernel.py:12: ValueError: 4096 rows"),
         ("assert x.sum().item() > 0", "values of tensors cannot be read here"),
@@ -311,7 +319,8 @@ def test_a_candidate_that_cannot_be_built_is_told_why_in_a_line(
 ) -> None:
     """A wrong kernel is a value that feeds the next prompt."""
     source = write(tmp_path, f"{COPY}\n\ndef run_kernel(x, y, rows, cols):\n    {body}\n")
-    assert said in rejected(source, SOFTMAX, cache).reason
+    one = (replace(X, shape=(1, 1000)), replace(Y, shape=(1, 1000)), replace(ROWS, value=1), COLS)
+    assert said in rejected(source, replace(SOFTMAX, elsewhere=(one,)), cache).reason
 
 
 def test_a_kernel_that_builds_without_end_is_stopped(tmp_path: Path, cache: Path) -> None:

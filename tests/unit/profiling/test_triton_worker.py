@@ -6,16 +6,16 @@ import ctypes
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from backends.triton import TritonBackend
-from backends.triton_artifact import read_artifact, write_empty
 from backends.types import Argument, BuildSpec, Built
 from profiling.harness.arena import Layout
 from profiling.harness.launcher import Inherited
-from profiling.harness.triton_kernel import Setup, bind
+from profiling.harness.triton_kernel import Bound, Setup, bind
 from profiling.harness.triton_launcher import TritonLauncher, Tuning, build_library
 from profiling.triton_binding import bind_arguments
 from profiling.types import HarnessFault
@@ -31,17 +31,20 @@ LAYOUT = Layout.of(bind_arguments(ARGUMENTS, {"rows": 64, "cols": 40}, None, {})
 
 
 def test_a_worker_reads_the_setup_frame_that_the_oracle_writes() -> None:
-    """Another offset would be another call's data."""
-    setup = Setup.parse(LAYOUT.setup(token=7, slots=3, cores=(2, 5)))
+    """Another offset would be another call's data, and an int in a float's place another kernel."""
+    setup = Setup.parse(LAYOUT.setup(token=7, slots=3, cores=(2, 5), named=True))
     assert (setup.token, setup.slots, setup.slot_bytes, setup.cores) == (7, 3, LAYOUT.slot_bytes, (2, 5))
-    assert setup.words == (*(place.offset for place in LAYOUT.places), None, None)
-
-
-def test_a_kernel_built_for_other_arguments_is_not_called(tmp_path: Path) -> None:
-    """Its tensors would lie where scalars are."""
-    write_empty(tmp_path / "kernel", "sm_90", ARGUMENTS[1:])
-    with pytest.raises(ValueError, match="built for other arguments"):
-        bind(read_artifact(tmp_path / "kernel"), Setup.parse(LAYOUT.setup(0, 1, (0,))), base=0)
+    x, y = LAYOUT.places
+    assert setup.arguments == (
+        Bound("x", "float32", (64, 40), None, x.offset),
+        Bound("y", "float32", (64, 40), None, y.offset),
+        Bound("rows", "int64", None, 64, 64),
+        Bound("cols", "int64", None, 40, 40),
+    )
+    scalars = Setup(0, 1, 0, (Bound("eps", "float64", None, 1, 0), Bound("causal", "bool", None, 1, 0)), ())
+    assert repr(bind(scalars, base=0)) == "[{'eps': 1.0, 'causal': True}]"
+    with pytest.raises(ValueError, match="Expecting value"):
+        Setup.parse(LAYOUT.setup(token=7, slots=3, cores=(2, 5)))
 
 
 # The parent's own rule, that nothing may compile, and a driver that makes no launch.
@@ -61,7 +64,7 @@ standin.install(standin.Device.of(90), recorder)
 compiler.CUDABackend.add_stages = refuse_to_compile
 with tensors.elsewhere("meta"):
     kernel = Kernel(folder, image.artifact, tunes=False)
-    for cols in (40, 48):
+    for cols in (40, 33, 48):
         x = torch.empty(64, cols)
         kernel.calls({"x": x, "y": x, "rows": 64, "cols": cols})()
         print(len(recorder.launches), recorder.launches[-1].grid, flush=True)
@@ -70,12 +73,14 @@ with tensors.elsewhere("meta"):
 
 def test_a_workers_private_copy_of_a_build_is_all_it_needs(tmp_path: Path) -> None:
     """Its walls let it start no compiler: what is not found in the copy would end every candidate."""
-    spec = BuildSpec(arch="sm_90", arguments=ARGUMENTS)
-    made = TritonBackend().build(ROOT / "tests" / "data" / "triton" / "softmax.py", spec, tmp_path / "builds")
+    check = tuple(replace(a, value=33) if a.name == "cols" else a for a in ARGUMENTS)
+    spec = BuildSpec(arch="sm_90", arguments=ARGUMENTS, elsewhere=(check,))
+    source = ROOT / "tests" / "data" / "triton" / "softmax.py"
+    made = TritonBackend().build(source, spec, tmp_path / "builds")
     assert isinstance(made, Built)
     command = [sys.executable, "-c", FROM_COPY, str(made.artifact), str(tmp_path / "copy")]
     done = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
-    assert done.stdout == "1 (64, 1, 1)\n", done.stderr
+    assert done.stdout == "1 (64, 1, 1)\n2 (64, 1, 1)\n", done.stderr
     # 48 columns are a multiple of 16: another specialisation.
     assert done.returncode == 71
     last = done.stderr.splitlines()[-1]
@@ -92,7 +97,6 @@ def test_a_machine_without_a_driver_is_named_as_the_reason(tmp_path: Path) -> No
         pass
     else:
         pytest.skip("this machine has an NVIDIA driver")
-    write_empty(tmp_path / "kernel", "sm_90", ARGUMENTS)
     launcher = TritonLauncher(build_library(tmp_path), "sm_90", tmp_path, {})
     tuning = Tuning(launcher)
     with pytest.raises(HarnessFault, match=r"Triton cannot run kernels here: .*libcuda"):
