@@ -29,7 +29,7 @@ from agent.journal import Journal
 from agent.machine import Machine
 from agent.paths import iteration_folder
 from agent.progress import Progress
-from agent.task import Task, check_candidate
+from agent.task import Task, check_candidate, tune
 from backends.types import BuildSpec, Built, Listing, Rejected
 from memory.store import Store
 from memory.types import Scope
@@ -238,7 +238,14 @@ class Run:
     def build_all(self, sources: Sequence[tuple[Path, BuildSpec]]) -> list[Built | Rejected]:
         """Build in parallel, in order. Raises ToolchainError: the compiler is missing or broken."""
         with ThreadPoolExecutor(max_workers=max(1, self.device.usable_cores or 1)) as pool:
-            return list(pool.map(lambda s: self.task.backend.build(s[0], s[1], self.cache), sources))
+            builds = list(pool.map(lambda s: self.task.backend.build(s[0], s[1], self.cache), sources))
+        return [self._tuned(built) for built in builds]
+
+    def _tuned(self, built: Built | Rejected) -> Built | Rejected:
+        """With an autotuner's choice made and frozen, so that nothing tunes while it is timed."""
+        if self.lab is None or isinstance(built, Rejected):
+            return built
+        return tune(self.task.backend, self.lab, built, self.cache)
 
     def build_candidates(self, sources: Sequence[tuple[Path, BuildSpec]]) -> list[Built | Rejected]:
         """The same for kernels that a model wrote: held to the task's signature and libraries."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -12,12 +13,25 @@ from agent.faults import as_exit_codes
 from agent.machine import Machine
 from backends.registry import detect, get_backend
 from backends.signature import same_signature
+from backends.triton import TritonBackend
 from backends.types import Backend, BuildSpec, Built, Rejected, Signature, SourceError
 from profiling.binding import TensorRule, bind, convention_used, evaluate_expression
 from profiling.gpu_device import GpuFacts
-from profiling.harness.harness import Harness
+from profiling.harness.harness import Harness, TritonParts
 from profiling.headroom import floor_ms
-from profiling.types import Case, Ceilings, Limits, MeasureSettings, Problem, TaskCheck, TaskError, Tolerance, Work
+from profiling.triton_binding import bind_arguments
+from profiling.types import (
+    Case,
+    Ceilings,
+    HarnessFault,
+    Limits,
+    MeasureSettings,
+    Problem,
+    TaskCheck,
+    TaskError,
+    Tolerance,
+    Work,
+)
 
 # How far a candidate's relative norm error may exceed the baseline's, by the arithmetic that the task allows.
 # TF32 errs about 250 times as much as fp32 on a GEMM; `any` leaves the elementwise tolerance to decide.
@@ -27,6 +41,7 @@ _WIDEST_FIRST = ("float64", "float32", "float16", "bfloat16", "float8_e4m3", "fl
 # The fastest arithmetic on float32 data that a GPU task's `precision` admits, as ceilings name it.
 _FASTEST = {"input": "float32", "tf32": "tf32", "any": "float16"}
 _PEAK_NAMES = {"float8_e4m3": "float8", "float8_e5m2": "float8", "uint8": "int8"}
+_EMPTY = "import triton\n\n\n@triton.jit\ndef nothing():\n    pass\n\n\ndef run_kernel({names}):\n    nothing[(1,)]()\n"
 # The workers that run a backend's kernels.
 _WORKERS: Mapping[str, Literal["cpp", "cuda", "triton"]] = {
     "cpp": "cpp",
@@ -84,18 +99,19 @@ def prepare_task(config: Config) -> Task:
     with as_exit_codes():
         name = detect(baseline) if section.backend == "auto" else section.backend
         backend = get_backend(name)
+        where = [section.dims, *(_check_dims(section, extra) for extra in section.check_dims)]
+        if isinstance(backend, TritonBackend):
+            spec = _with_arguments(backend, section, spec, where)
         signature = backend.signature(baseline, spec)
-        rules = tensor_rules(section)
-        timed = bind(signature, section.dims, rules, section.scalars)
-        checks = tuple(_check_case(signature, section, rules, extra) for extra in section.check_dims)
+        cases = _cases(section, signature, spec, where)
         _check_work(section)
-    note = convention_used(signature, section.dims, rules)
+    note = None if spec.arguments else convention_used(signature, section.dims, tensor_rules(section))
     tolerance, baseline_factor, eps_factor = _tolerance(section)
     problem = Problem(
         name=section.name,
         signature=signature,
-        timed=timed,
-        checks=checks,
+        timed=cases[0],
+        checks=cases[1:],
         reference=section.reference,
         tolerance=tolerance,
         baseline_factor=baseline_factor,
@@ -164,9 +180,30 @@ def open_harness(
         limits(task.config),
         cache / "harness",
         environment=machine.worker_environment(),
+        triton=_triton_parts(task, cache) if isinstance(task.backend, TritonBackend) else None,
         stopped=stopped,
         waiting=waiting,
     )
+
+
+def tune(backend: Backend, harness: Harness, built: Built, cache: Path) -> Built | Rejected:
+    """A Triton build whose autotuners have chosen on the GPU; any other build as it is."""
+    if not isinstance(backend, TritonBackend) or not backend.needs_tuning(built):
+        return built
+    choices = harness.tune(built.artifact)
+    return choices if isinstance(choices, Rejected) else backend.freeze(built, choices, cache)
+
+
+def _triton_parts(task: Task, cache: Path) -> TritonParts:
+    """With a kernel that launches one empty device function: what a launch from Python costs is no kernel's own."""
+    names = ", ".join(a.name for a in task.spec.arguments)
+    with tempfile.TemporaryDirectory(prefix="roofclimb-") as folder:
+        source = Path(folder) / "empty.py"
+        source.write_text(_EMPTY.format(names=names), encoding="utf-8")
+        built = task.backend.build(source, task.spec, cache / "builds")
+    if isinstance(built, Rejected):
+        raise HarnessFault(f"the empty Triton kernel does not build: {built.reason}")
+    return TritonParts(task.spec.arch, cache, built.artifact)
 
 
 def measure_settings(config: Config) -> MeasureSettings:
@@ -231,13 +268,33 @@ def _element_bytes(dtype: str) -> int:
     return 2 if "16" in dtype else 4 if "32" in dtype else 8
 
 
-def _check_case(
-    signature: Signature, section: TaskSection, rules: Mapping[str, TensorRule] | None, extra: Mapping[str, int]
-) -> Case:
+def _check_dims(section: TaskSection, extra: Mapping[str, int]) -> Mapping[str, int]:
     unknown = sorted(set(extra) - set(section.dims))
     if unknown:
         raise TaskError(f"task.check_dims: `{unknown[0]}` is not one of the dims ({', '.join(section.dims)})")
-    return bind(signature, {**section.dims, **extra}, rules, section.scalars)
+    return {**section.dims, **extra}
+
+
+def _cases(
+    section: TaskSection, signature: Signature, spec: BuildSpec, where: Sequence[Mapping[str, int]]
+) -> tuple[Case, ...]:
+    rules = tensor_rules(section)
+    if spec.arguments:
+        made = (spec.arguments, *spec.elsewhere)
+        return tuple(bind_arguments(a, dims, rules, section.scalars) for a, dims in zip(made, where, strict=True))
+    return tuple(bind(signature, dims, rules, section.scalars) for dims in where)
+
+
+def _with_arguments(
+    backend: TritonBackend, section: TaskSection, spec: BuildSpec, where: Sequence[Mapping[str, int]]
+) -> BuildSpec:
+    """What the baseline's `setup` makes at each dims, with the task's own scalars."""
+    made = backend.describe_all(section.baseline, where, section.build.timeout_s)
+    given = [
+        tuple(replace(a, value=section.scalars.get(a.name, a.value)) if a.shape is None else a for a in arguments)
+        for arguments in made
+    ]
+    return replace(spec, arguments=given[0], elsewhere=tuple(given[1:]))
 
 
 def _check_work(section: TaskSection) -> None:

@@ -94,6 +94,7 @@ class BuildSpec:
         arch: GPU architecture of the device that will run it, such as `sm_90`; empty on a CPU. Whether its `a` features
             are asked for (`sm_90a`) is the backend's business.
         arguments: what a Triton kernel's `run_kernel` is called with, at the timed dims; empty for other backends.
+        elsewhere: the same at each of the other dims where it must run: a Triton kernel is compiled for all of them.
     """
 
     flags: tuple[str, ...] = ()
@@ -103,6 +104,7 @@ class BuildSpec:
     timeout_s: float = 120.0
     arch: str = ""
     arguments: tuple[Argument, ...] = ()
+    elsewhere: tuple[tuple[Argument, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import IO
@@ -23,7 +23,7 @@ from backends.build_cache import private_folder
 from backends.process import clean_environment, kill_group
 from backends.types import Rejected
 from profiling.exclusive import exclusive_timing
-from profiling.harness import verdict, walled, wire
+from profiling.harness import triton_launcher, verdict, walled, wire
 from profiling.harness.runner_build import Native, build_native
 from profiling.types import (
     Comparison,
@@ -50,6 +50,21 @@ _ROOT = Path(__file__).parents[2]
 _SERVE = "import sys; sys.path[:] = filter(None, sys.path); from profiling.harness.oracle import main; main()"
 
 
+@dataclass(frozen=True, slots=True)
+class TritonParts:
+    """What workers of Triton kernels need.
+
+    Attributes:
+        arch: of the GPU, such as `sm_90`.
+        cache: where builds are kept.
+        empty: a built kernel that launches one empty device function: what one launch from Python costs.
+    """
+
+    arch: str
+    cache: Path
+    empty: Path
+
+
 class Harness:
     """Verifies, times and compares kernels of one task. Use as a context.
 
@@ -59,6 +74,7 @@ class Harness:
         limits: around each worker.
         cache: folder for the harness's own builds and, while it is open, staged data.
         environment: what workers see beside the usual (where the CUDA run-time lies).
+        triton: for a Triton task, what its workers need beside.
         stopped: asked while another run times: True ends the wait with an InterruptedError.
         waiting: called once when that wait has lasted 2 s; None prints a line to standard error.
 
@@ -76,6 +92,7 @@ class Harness:
         cache: Path,
         *,
         environment: Mapping[str, str] | None = None,
+        triton: TritonParts | None = None,
         stopped: Callable[[], bool] | None = None,
         waiting: Callable[[], None] | None = None,
     ) -> None:
@@ -91,7 +108,8 @@ class Harness:
         self._environment = {**(environment or {}), **visible}
         try:
             self._scratch = self._held.enter_context(private_folder(cache, "harness-"))
-            self._native: Native = build_native(problem.signature, cache, gpu=problem.gpu is not None)
+            self._triton = triton
+            self._native: Native = _native(problem, cache, triton)
             opened = self._oracle.ask(
                 wire.Open(
                     problem=_absolute(problem),
@@ -101,6 +119,8 @@ class Harness:
                     empty=self._native.empty,
                     flush=self._native.flush,
                     environment=self._environment,
+                    arch=triton.arch if triton else "",
+                    cache=triton.cache.absolute() if triton else None,
                 )
             )
             if not isinstance(opened, wire.Opened):
@@ -214,12 +234,25 @@ class Harness:
         It runs in `profiled_environment`. Its data are inputs alone, never an answer.
         """
         assert self._problem.gpu is not None
+        if self._triton is not None:
+            return triton_launcher.profiled_command(
+                self._native.runner, self._triton.arch, self._staged(), self._problem.gpu, artifact.absolute()
+            )
         runner = str(self._native.runner)
         return [runner, "--profiled", str(self._staged()), str(artifact.absolute()), self._problem.gpu]
 
     def profiled_environment(self) -> Mapping[str, str]:
         """What a profiled command needs of the environment."""
-        return self._environment
+        if self._triton is None:
+            return self._environment
+        return {**triton_launcher.profiled_environment(self._triton.cache), **self._environment}
+
+    def tune(self, artifact: Path) -> Mapping[str, Mapping[str, int]] | Rejected:
+        """Let a Triton kernel's autotuners choose with real data, for every case, before anything is timed."""
+        reply = self._time(wire.Tune(artifact=artifact.absolute()))
+        if not isinstance(reply, wire.Tuned):
+            raise HarnessFault("the oracle gave no proper answer to `tune`")
+        return Rejected("load", f"autotuning: {reply.failure}") if reply.failure is not None else reply.choices
 
     def _staged(self) -> Path:
         assert self._scratch is not None
@@ -239,6 +272,12 @@ class Harness:
         self._oracle.close()
         self._held.close()
         self._scratch = None
+
+
+def _native(problem: Problem, cache: Path, triton: TritonParts | None) -> Native:
+    if triton is None:
+        return build_native(problem.signature, cache, gpu=problem.gpu is not None)
+    return Native(runner=triton_launcher.build_library(triton.cache), empty=triton.empty.absolute(), flush=None)
 
 
 def _absolute(problem: Problem) -> Problem:

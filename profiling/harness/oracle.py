@@ -21,12 +21,13 @@ from profiling.harness import wire
 from profiling.harness.arena import RandomBytes, memory_available, out_of_memory
 from profiling.harness.bench import Bench, Rig, worker_cores
 from profiling.harness.inputs import Draw, Pools
-from profiling.harness.launcher import NativeLauncher
-from profiling.harness.memory import Gpu, Host
+from profiling.harness.launcher import Launcher, NativeLauncher
+from profiling.harness.memory import Device, Gpu, Host
 from profiling.harness.reference import Reference
 from profiling.harness.task_check import check_task
 from profiling.harness.timing import Timer
-from profiling.harness.verify import Verifier
+from profiling.harness.triton_launcher import TritonLauncher, Tuning
+from profiling.harness.verify import Job, Verifier
 from profiling.harness.worker import CandidateFailure
 from profiling.types import HarnessFault, MeasureSettings, TaskError
 
@@ -76,6 +77,8 @@ class Oracle:
                 return self._evaluate(request)
             case wire.Compare():
                 return self._timer.compare(request.a, request.b, self._rng)
+            case wire.Tune():
+                return self._tune(request.artifact)
             case wire.Stage():
                 return self._stage(request.target)
 
@@ -84,7 +87,7 @@ class Oracle:
         seeded = random.Random(settings.seed) if settings.seed is not None else random.Random(secrets.randbits(256))
         self._settings, self._rng = settings, seeded
         gpu = request.problem.gpu
-        device = Host(request.flush, memory_available) if gpu is None else Gpu(gpu)
+        device = Gpu(gpu) if gpu is not None else _host(request)
         reference = None
         if request.problem.reference is not None:
             limit_s = _REFERENCE_LIMITS * request.limits.call_s
@@ -102,7 +105,7 @@ class Oracle:
             tolerance=tolerance,
             empty=request.empty,
             device=device,
-            launcher=NativeLauncher(request.runner, request.environment),
+            launcher=_launcher(request),
             limits=request.limits,
             cores=worker_cores(settings.threads, device),
             noise=RandomBytes(seeded),
@@ -124,6 +127,18 @@ class Oracle:
         times, empty, timed = self._timer.measure(request.artifact)
         return wire.Evaluated(checks=(*checks, timed), times=times, empty=empty)
 
+    def _tune(self, artifact: Path) -> wire.Reply:
+        launcher = self._rig.launcher
+        assert isinstance(launcher, TritonLauncher)
+        tuning = Tuning(launcher)
+        cases = (self._rig.problem.timed, *self._rig.problem.checks)
+        jobs: list[Job] = [(case, "declared") for case in cases]
+        try:
+            _, failure = Verifier(replace(self._rig, launcher=tuning)).run(artifact, jobs)
+            return wire.Tuned(choices={k: dict(v) for k, v in tuning.chosen().items()}, failure=failure)
+        finally:
+            tuning.close()
+
     def _stage(self, target: Path) -> wire.Reply:
         rig = self._rig
         with Bench(rig, rig.empty, rig.problem.timed, slots=1) as bench:
@@ -131,6 +146,20 @@ class Oracle:
             setup, image = bench.bundle(inputs)
         target.write_bytes(struct.pack("=Q", len(setup)) + setup + image)
         return wire.Staged()
+
+
+def _host(request: wire.Open) -> Device:
+    if request.flush is None:
+        raise HarnessFault("no cache flush for the host")
+    return Host(request.flush, memory_available)
+
+
+def _launcher(request: wire.Open) -> Launcher:
+    if request.problem.backend != "triton":
+        return NativeLauncher(request.runner, request.environment)
+    if request.cache is None:
+        raise HarnessFault("no cache for Triton workers")
+    return TritonLauncher(request.runner, request.arch, request.cache, request.environment)
 
 
 def main() -> None:

@@ -20,14 +20,14 @@ _FLAGS = ("-std=c++17", "-O2", "-Wall")
 
 @dataclass(frozen=True, slots=True)
 class Native:
-    """Paths of the built parts. `empty` is a shared library whose `solve` does nothing.
+    """Paths of the built parts. `empty` is a kernel that does nothing; `flush` is None on a GPU.
 
     For a GPU the runner talks to the driver, and needs no CUDA toolkit to be built.
     """
 
     runner: Path
     empty: Path
-    flush: Path
+    flush: Path | None
 
 
 def build_native(signature: Signature, cache: Path, *, gpu: bool = False) -> Native:

@@ -15,7 +15,11 @@ class _Message(BaseModel):
 
 
 class Open(_Message):
-    """The first request: the task, where the native parts are, and what workers see beside the usual environment."""
+    """The first request: the task, where the native parts are, and what workers see beside the usual environment.
+
+    `runner` is the native runner, or the library of Triton workers; `flush` is None on a GPU; `arch` and `cache` are
+    for Triton workers alone.
+    """
 
     kind: Literal["open"] = "open"
     problem: Problem
@@ -23,8 +27,10 @@ class Open(_Message):
     limits: Limits
     runner: Path
     empty: Path
-    flush: Path
+    flush: Path | None
     environment: dict[str, str] = {}
+    arch: str = ""
+    cache: Path | None = None
 
 
 class CheckTask(_Message):
@@ -50,6 +56,13 @@ class Compare(_Message):
     b: Path
 
 
+class Tune(_Message):
+    """Let a Triton kernel's autotuners choose, once for each case."""
+
+    kind: Literal["tune"] = "tune"
+    artifact: Path
+
+
 class Stage(_Message):
     """Write one call's data to a file for `runner --solo`."""
 
@@ -57,7 +70,7 @@ class Stage(_Message):
     target: Path
 
 
-Request = Annotated[Open | CheckTask | Evaluate | Compare | Stage, Field(discriminator="kind")]
+Request = Annotated[Open | CheckTask | Evaluate | Compare | Tune | Stage, Field(discriminator="kind")]
 
 
 class Phase(_Message):
@@ -94,6 +107,14 @@ class Staged(_Message):
     """The file is written."""
 
     kind: Literal["staged"] = "staged"
+
+
+class Tuned(_Message):
+    """What the autotuners chose, by autotuner and key; or why they could not."""
+
+    kind: Literal["tuned"] = "tuned"
+    choices: dict[str, dict[str, int]]
+    failure: str | None
 
 
 class FrameTimes(_Message):
@@ -155,7 +176,7 @@ class Compared(_Message):
 
 
 Reply = Annotated[
-    Phase | Failed | Opened | Checked | Staged | Evaluated | Compared,
+    Phase | Failed | Opened | Checked | Staged | Tuned | Evaluated | Compared,
     Field(discriminator="kind"),
 ]
 REQUEST: TypeAdapter[Request] = TypeAdapter(Request)
