@@ -27,6 +27,10 @@ class Inherited:
 class Process(Protocol):
     """A started worker."""
 
+    def expects(self, path: str) -> bool:
+        """Whether a file that it has mapped as code is its own, and no library that the candidate brought in."""
+        ...
+
     def end(self) -> None:
         """Kill it and what it started, and wait for its end."""
         ...
@@ -86,6 +90,9 @@ class NativeLauncher:
 @dataclass(frozen=True, slots=True)
 class _Child:
     process: subprocess.Popen[bytes]
+
+    def expects(self, path: str) -> bool:
+        return False
 
     def end(self) -> None:
         try:

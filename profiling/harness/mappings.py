@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from backends.dependencies import foreign_libraries, is_runtime
@@ -19,9 +20,11 @@ class Mappings:
 
     Args:
         artifact: the candidate. What it is openly linked against is the task's to allow, and was checked before.
+        expects: whether a file is a part of the worker itself, or of the candidate's own build.
     """
 
-    def __init__(self, artifact: Path) -> None:
+    def __init__(self, artifact: Path, expects: Callable[[str], bool]) -> None:
+        self._expects = expects
         self._known: frozenset[str] = frozenset()
         try:
             self._linked = foreign_libraries(artifact, ())
@@ -37,7 +40,8 @@ class Mappings:
 
     def called(self, pid: int) -> str | None:
         """After a call: a library that came in some other way than by being linked, or None."""
-        return min((path for path in executable_files(pid) - self._known if _is_foreign(path)), default=None)
+        found = (path for path in executable_files(pid) - self._known if _is_foreign(path) and not self._expects(path))
+        return min(found, default=None)
 
 
 def executable_files(pid: int) -> frozenset[str]:

@@ -44,17 +44,18 @@ def build_native(signature: Signature, cache: Path, *, gpu: bool = False) -> Nat
         name: (_NATIVE / name).read_text(encoding="utf-8") for name in (*units, "walls.h", "protocol.h", "gpu.h")
     }
     flags = ("-Wl,-z,relro,-z,now", "-ldl", *(("-DROOFCLIMB_GPU",) if gpu else ()))
-    build = _Builder(find_compiler(), cache)
+    build = Builder(find_compiler(), cache)
     return Native(
         runner=build("runner", {**sources, "stub.h": stub}, units, flags),
         empty=build("empty.so", {"empty.cpp": empty_source(signature)}, ("empty.cpp",), ("-shared", "-fPIC")),
-        flush=build(
-            "flush.so",
-            {"flush.cpp": (_NATIVE / "flush.cpp").read_text(encoding="utf-8")},
-            ("flush.cpp",),
-            ("-shared", "-fPIC"),
-        ),
+        flush=None if gpu else build_flush(cache),
     )
+
+
+def build_flush(cache: Path) -> Path:
+    """The library that puts memory out of the host's caches, built or found in `cache`. Raises like `build_native`."""
+    text = (_NATIVE / "flush.cpp").read_text(encoding="utf-8")
+    return Builder(find_compiler(), cache)("flush.so", {"flush.cpp": text}, ("flush.cpp",), ("-shared", "-fPIC"))
 
 
 def probe_command(cache: Path, gpu: str) -> list[str]:
@@ -103,7 +104,9 @@ def _c_type(parameter: Parameter) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Builder:
+class Builder:
+    """Compiles our own C++ sources with the host's compiler, once for equal sources."""
+
     compiler: Compiler
     cache: Path
 

@@ -23,7 +23,7 @@ from backends.process import clean_environment
 from backends.triton_artifact import Choices
 from profiling.harness.launcher import Inherited, Process
 from profiling.harness.mappings import executable_files
-from profiling.harness.runner_build import _Builder as Builder
+from profiling.harness.runner_build import Builder
 from profiling.types import HarnessFault
 
 _ROOT = Path(__file__).parents[2]

@@ -86,7 +86,6 @@ class Worker:
         self._limits = limits
         self._memory = limits.memory_bytes or memory_total() // 2
         self._pid = 0
-        self._mappings = Mappings(artifact)
         self._allowed, self._named = tuple(cores), named
         self._output = os.memfd_create("roofclimb-output", os.MFD_CLOEXEC)
         self._status, status = os.pipe()
@@ -100,6 +99,7 @@ class Worker:
             raise
         os.close(status)
         channel.close()
+        self._mappings = Mappings(artifact, self._process.expects)
         self._hello, self._load = secrets.randbits(64), secrets.randbits(64)
         self._send(arena.layout.setup(self._hello, arena.slots, self._allowed, named=named))
         self._send(protocol.load_frame(self._load))

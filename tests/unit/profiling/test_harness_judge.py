@@ -13,10 +13,9 @@ from profiling.harness.arena import Arena, Layout, RandomBytes, memory_available
 from profiling.harness.inputs import CHECKED, Draw, InputMaker, Pools
 from profiling.harness.judge import Exactness, Judgement, judge
 from profiling.harness.memory import Host
-from profiling.harness.runner_build import build_native
+from profiling.harness.runner_build import build_flush
 from profiling.scalar_values import scalar_word
 from profiling.types import Case, Scalar, Tensor, Tolerance
-from tests.kernels import GEMM_SIGNATURE
 
 TIGHT = Tolerance(atol=1e-4, rtol=1e-3)
 CASE = Case({}, (Tensor("y", (3, 100_000), "float32", "out"),))
@@ -100,7 +99,7 @@ def test_no_two_calls_see_the_same_inputs_and_one_draw_makes_them_again() -> Non
 def test_guards_begin_with_the_first_byte_after_a_tensor_and_inputs_are_watched(tmp_path: Path) -> None:
     case = Case({}, (Tensor("x", (7,), "float32", "in"), Tensor("y", (7,), "float32", "out")))
     layout = Layout.of(case)
-    host = Host(build_native(GEMM_SIGNATURE, tmp_path).flush, memory_available)
+    host = Host(build_flush(tmp_path), memory_available)
     arena = Arena(layout, 2, RandomBytes(random.Random(1)), host)
     x = torch.arange(7, dtype=torch.float32)
     arena.stage(1, {"x": x})

@@ -20,7 +20,7 @@ from profiling.harness.arena import Arena, Layout, RandomBytes, memory_available
 from profiling.harness.harness import Harness
 from profiling.harness.launcher import NativeLauncher
 from profiling.harness.memory import Host
-from profiling.harness.runner_build import build_native
+from profiling.harness.runner_build import build_flush, build_native
 from profiling.harness.walled import under_tool
 from profiling.harness.worker import Worker
 from profiling.types import Ceilings, Limits, MeasureSettings, Work
@@ -195,7 +195,7 @@ def layers_of(options: Sequence[str], source: str, reached: Path) -> dict[str, b
     wrapper = reached / "wrapper"
     wrapper.write_text(f'#!/bin/sh\nexec setpriv {" ".join(options)} {runner} "$@"\n')
     wrapper.chmod(0o755)
-    host = Host(native.flush, memory_available)
+    host = Host(build_flush(reached / "cache"), memory_available)
     arena = Arena(Layout.of(gemm_case(4, 4, 4)), 1, RandomBytes(random.Random(1)), host)
     worker = Worker(
         NativeLauncher(wrapper, {}), compile_kernel(source, reached, "kernel"), arena, (0,), Limits(call_s=2.0)
