@@ -178,6 +178,21 @@ def sass(
 
 
 @main.command()
+@kernel_options
+@click.option("--against", type=FILE, help="The kernel that the methods were applied to; by default the baseline.")
+@click.option("--method", "methods", multiple=True, metavar="ID", help="Only these methods (compute.loop_unroll).")
+@command
+def ablate(asked: Asked, against: Path | None, methods: tuple[str, ...]) -> Result:
+    """What each method of a kernel gains: it is built without, one switch (RC_…) at a time, and compared.
+
+    ablate --config TASK --kernel FILE, or ablate KERNEL --against BASE --ref REF --dim M=512 …
+    """
+    from agent.ablate_cli import ablate as measure
+
+    return measure(asked, against, methods)
+
+
+@main.command()
 @click.argument("kernel", type=click.Path(path_type=Path))
 @command
 def inspect(kernel: Path) -> Result:

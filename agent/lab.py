@@ -11,14 +11,14 @@ from typing import Any
 
 from agent.asked import Asked
 from agent.config import Config, load_config, parse_assignments, resolve, validate, with_overrides
-from agent.errors import ConfigError
+from agent.errors import ConfigError, UnfitEnvironment
 from agent.faults import as_exit_codes
 from agent.machine import Machine, find_machine, say_warning
 from agent.paths import cache_folder, find_config
 from agent.task import Task, check_candidate, on_machine, open_harness, prepare_task, suspect_ms, work_of
 from backends.types import BuildSpec, Built, Rejected
 from profiling.harness.harness import Harness
-from profiling.types import Ceilings, Evaluation, TaskCheck, TaskError
+from profiling.types import Ceilings, Evaluation, TaskCheck, TaskError, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +170,22 @@ def find_subject(asked: Asked, command: str) -> Subject:
         raise ConfigError(f"{command}: --kernel goes with --config")
     assert asked.kernel is not None
     return _alone(asked, command, asked.kernel)
+
+
+def timed(kernel: Path, outcome: Evaluation | Rejected) -> tuple[Verdict, float]:
+    """Verdict and time, ms, of a kernel that there is no use to go on with unless it has one.
+
+    Raises:
+        ConfigError: it does not build, or is wrong.
+        UnfitEnvironment: it cannot be timed here.
+    """
+    if isinstance(outcome, Rejected):
+        raise ConfigError(f"{kernel}: {outcome.stage}: {outcome.reason}")
+    if outcome.verdict == "fail":
+        raise ConfigError(f"{kernel}: is wrong, so that its time means nothing: {outcome.reason}")
+    if outcome.timing is None:
+        raise UnfitEnvironment(f"{kernel}: cannot be timed here: {outcome.reason}; is the machine busy?")
+    return outcome.verdict, outcome.timing.median_ms
 
 
 def existing(path: Path) -> Path:

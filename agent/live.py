@@ -10,10 +10,10 @@ from pathlib import Path
 
 from agent.config import Config
 from agent.errors import ConfigError, UnfitEnvironment
-from agent.lab import Lab, Measured, Subject, open_lab
+from agent.lab import Lab, Subject, open_lab, timed
 from agent.profiles import Known, on_cpu, on_gpu, with_work
 from agent.task import work_of
-from backends.types import Built, Rejected
+from backends.types import Built
 from profiling.headroom import axis_budget, headroom
 from profiling.machine_code import instruction_mix
 from profiling.ncu.command import Level
@@ -69,23 +69,12 @@ def profile_live(subject: Subject, level: Level, save: Path | None) -> Live:
         if save is not None and lab.machine.gpu is None:
             raise ConfigError(f"--save {save}: kernels on the CPU are not profiled by ncu, so there is no report")
         measured = lab.measure(subject.candidate)
-        verdict, time_ms = _timed(subject.kernel, measured)
+        verdict, time_ms = timed(subject.kernel, measured.outcome)
         work = work_of(lab.task, measured.check)
         known = Known(time_ms, work, lab.ceilings, lab.task.dtype)
         assert measured.built is not None
         found, pages, degraded = _taken(lab, measured.built, known, level, save)
     return Live(lab.task.backend.name, verdict, known, found, pages, degraded, lab.task.notes)
-
-
-def _timed(kernel: Path, measured: Measured) -> tuple[Verdict, float]:
-    outcome = measured.outcome
-    if isinstance(outcome, Rejected):
-        raise ConfigError(f"{kernel}: {outcome.stage}: {outcome.reason}")
-    if outcome.verdict == "fail":
-        raise ConfigError(f"{kernel}: is wrong, so that its time means nothing: {outcome.reason}")
-    if outcome.timing is None:
-        raise UnfitEnvironment(f"{kernel}: cannot be timed here: {outcome.reason}; is the machine busy?")
-    return outcome.verdict, outcome.timing.median_ms
 
 
 def _taken(

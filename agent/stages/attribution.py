@@ -43,7 +43,7 @@ def attribute(
     methods: Mapping[str, Axis],
     presence: Sequence[MethodPresence],
     ablations: Mapping[str, Ablation],
-    champion: Comparison | Rejected,
+    champion: Comparison | Rejected | None,
     smallest_gain: float,
 ) -> tuple[tuple[Attribution, ...], str | None]:
     """The attribution table, and the switch audit in one line (None: nothing was ablated).
@@ -52,7 +52,8 @@ def attribute(
         methods: their ids, each with its axis.
         presence: their machine-code evidence.
         ablations: the champion without each; `all` is the audit.
-        champion: the kernel they were applied to (a) against the champion (b).
+        champion: the kernel they were applied to (a) against the champion (b); None where more was applied than these,
+            so that they need not explain its gain.
         smallest_gain: relative gain below which nothing is claimed.
     """
     sound, audit = audit_switches(ablations.get(ALL)) if ablations else (True, None)
@@ -133,10 +134,10 @@ def _void(row: Attribution, audit: str) -> Attribution:
 
 
 def _mark_interaction(
-    rows: list[Attribution], champion: Comparison | Rejected, smallest_gain: float
+    rows: list[Attribution], champion: Comparison | Rejected | None, smallest_gain: float
 ) -> list[Attribution]:
     """Where attributions do not add up to a claimable gain, no method that is present is called ineffective."""
-    if isinstance(champion, Rejected) or champion.low <= 1 + smallest_gain or len(rows) < 2:
+    if not isinstance(champion, Comparison) or champion.low <= 1 + smallest_gain or len(rows) < 2:
         return rows
     gain_ms = champion.delta_ms
     explained = sum(row.attribution_ms or 0.0 for row in rows if row.method_class == "effective")
