@@ -15,7 +15,7 @@ from agent.errors import ConfigError, UnfitEnvironment
 from agent.faults import as_exit_codes
 from agent.machine import Machine, find_machine, say_warning
 from agent.paths import cache_folder, find_config
-from agent.task import Task, check_candidate, on_machine, open_harness, prepare_task, suspect_ms, work_of
+from agent.task import Task, check_candidate, on_machine, open_harness, prepare_task, suspect_ms, tune, work_of
 from backends.types import BuildSpec, Built, Rejected
 from profiling.harness.harness import Harness
 from profiling.types import Ceilings, Evaluation, TaskCheck, TaskError, Verdict
@@ -70,19 +70,24 @@ class Lab:
             ToolchainError: the compiler is missing or broken.
         """
 
-        def one(source: Path, spec: BuildSpec) -> Built | Rejected:
-            built = self.task.backend.build(source, spec, self.builds)
+        def checked(source: Path, built: Built | Rejected) -> Built | Rejected:
             return built if isinstance(built, Rejected) else check_candidate(self.task, source, built)
 
         with ThreadPoolExecutor(max_workers=max(1, self.machine.cpu.usable_cores or 1)) as pool:
-            return list(pool.map(lambda s: one(*s), sources))
+            builds = list(pool.map(lambda s: self.task.backend.build(s[0], s[1], self.builds), sources))
+            tuned = [self._tuned(built) for built in builds]
+            return list(pool.map(checked, [source for source, _ in sources], tuned))
 
     def build_baseline(self) -> Built:
         """The task's baseline. Raises ConfigError: it does not build."""
-        built = self.task.backend.build(self.task.baseline, self.task.spec, self.builds)
+        built = self._tuned(self.task.backend.build(self.task.baseline, self.task.spec, self.builds))
         if isinstance(built, Rejected):
             raise ConfigError(f"the baseline {self.task.baseline} does not build: {built.reason}")
         return built
+
+    def _tuned(self, built: Built | Rejected) -> Built | Rejected:
+        """With an autotuner's choice made and frozen, so that nothing tunes while it is timed or profiled."""
+        return built if isinstance(built, Rejected) else tune(self.task.backend, self.harness, built, self.builds)
 
     def check_task(self, baseline: Built) -> TaskCheck | None:
         """Test the task, which must come before anything is evaluated, and settle the floor under times.
