@@ -16,9 +16,10 @@ from agent.config import Config
 from agent.errors import ConfigError, UnfitEnvironment
 from agent.events import AblationBuilt, Attribution
 from agent.inspection import draw
-from agent.lab import Lab, existing, find_subject, open_lab, timed
+from agent.lab import Lab, backend_name, existing, find_subject, open_lab, timed
 from agent.stages.ablation import ALL, Ablation, code_differs, switched_off
 from agent.stages.attribution import attribute
+from backends.registry import get_backend
 from backends.types import Backend, Built, Rejected
 from profiling.machine_code import check_methods
 from profiling.types import AXES, Axis, Comparison, MethodPresence
@@ -77,8 +78,8 @@ def ablate(asked: Asked, against: Path | None, named: Sequence[str]) -> tuple[Ma
         ConfigError, UnfitEnvironment, HarnessBroken: as the exit codes say.
     """
     pair = _pair(asked, against)
+    methods = _methods(get_backend(backend_name(pair.config)), pair, named)
     with open_lab(pair.config) as lab:
-        methods = _methods(lab.task.backend, pair, named)
         found = _measure(lab, pair, methods)
     notes = [*lab.task.notes, *(_hint(switch) for switch in methods.unknown)]
     data = {

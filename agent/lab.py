@@ -16,6 +16,7 @@ from agent.faults import as_exit_codes
 from agent.machine import Machine, find_machine, say_warning
 from agent.paths import cache_folder, find_config
 from agent.task import Task, check_candidate, on_machine, open_harness, prepare_task, suspect_ms, tune, work_of
+from backends.registry import detect
 from backends.types import BuildSpec, Built, Rejected
 from profiling.harness.harness import Harness
 from profiling.types import Ceilings, Evaluation, TaskCheck, TaskError, Verdict
@@ -175,6 +176,13 @@ def find_subject(asked: Asked, command: str) -> Subject:
         raise ConfigError(f"{command}: --kernel goes with --config")
     assert asked.kernel is not None
     return _alone(asked, command, asked.kernel)
+
+
+def backend_name(config: Config) -> str:
+    """The backend of a task's kernels. Raises ConfigError: the baseline's name says nothing."""
+    section = config.task
+    with as_exit_codes():
+        return detect(section.baseline) if section.backend == "auto" else section.backend
 
 
 def timed(kernel: Path, outcome: Evaluation | Rejected) -> tuple[Verdict, float]:

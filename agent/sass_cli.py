@@ -18,7 +18,7 @@ from agent.config import Config, parse_assignments
 from agent.errors import ConfigError, UnfitEnvironment
 from agent.faults import as_exit_codes
 from agent.inspection import draw
-from agent.lab import existing
+from agent.lab import backend_name, existing
 from agent.machine import here
 from agent.paths import cache_folder
 from agent.task import build_spec
@@ -105,9 +105,7 @@ def sass_of_task(
     """
     section = config.task
     asked = arch or ("" if config.device.arch == "auto" else config.device.arch)
-    with as_exit_codes():
-        name = detect(section.baseline) if section.backend == "auto" else section.backend
-    way = _Way(name, asked, build_spec(section), section.dims)
+    way = _Way(backend_name(config), asked, build_spec(section), section.dims)
     kernel = section.baseline if candidate is None else existing(candidate)
     before = against if against is not None or candidate is None else section.baseline
     return _sass(kernel, before, methods, way, listing)
