@@ -138,8 +138,9 @@ def roofline(
     live = profile_live(subject, "targeted", None)
     found, budget = live.headroom(subject.config)
     data = {**_about(live, subject), "headroom": plain(found), "axis_budget": budget}
-    title = f"{subject.kernel}, {live.verdict}: {live.profile.note}"
-    return data, "\n".join([title, _shown_headroom(found, budget, "measured here"), *live.notes])
+    parts = [f"{subject.kernel}, {live.verdict}: {live.profile.note}"]
+    parts += [f"degraded, no counters: {live.degraded}"] if live.degraded else []
+    return data, "\n".join([*parts, _shown_headroom(found, budget, "measured here"), *live.notes])
 
 
 def profile_from(path: Path) -> Result:

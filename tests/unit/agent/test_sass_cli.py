@@ -82,3 +82,20 @@ def test_what_cannot_be_shown_is_one_clear_line(kernels: Path) -> None:
         with pytest.raises(ConfigError) as caught:
             call()
         assert message in str(caught.value)
+
+
+def test_a_triton_kernel_is_built_for_a_gpu_that_is_not_here(kernels: Path) -> None:
+    softmax = Path(__file__).parents[2] / "data" / "triton" / "softmax.py"
+    dims = ["rows=64", "cols=1024"]
+    data, text = sass(softmax, None, "sm_90", [], dims, listing=True)
+    assert data["backend"] == "triton"
+    assert data["mix"]["special_functions"]["after"] > 0
+    assert "MUFU.EX2" in data["listing"]
+    assert text.startswith(data["listing"].rstrip())
+    with pytest.raises(ConfigError, match="dims are whole numbers"):
+        sass(softmax, None, "sm_90", [], ["rows=many"])
+
+
+def test_a_name_that_is_no_architecture_is_refused_before_anything_is_built(kernels: Path) -> None:
+    with pytest.raises(ConfigError, match="--arch hopper: is no architecture; write it as sm_90"):
+        sass(kernels / "plain.cu", None, "hopper", [])
