@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import tempfile
+import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -11,9 +12,11 @@ from typing import Literal
 from agent.config import Config, TaskSection
 from agent.faults import as_exit_codes
 from agent.machine import Machine
+from backends.build_cache import private_folder
 from backends.registry import detect, get_backend
 from backends.signature import same_signature
 from backends.triton import TritonBackend
+from backends.triton_artifact import write_empty
 from backends.types import Backend, BuildSpec, Built, Rejected, Signature, SourceError
 from profiling.binding import TensorRule, bind, convention_used, evaluate_expression
 from profiling.gpu_device import GpuFacts
@@ -23,7 +26,6 @@ from profiling.triton_binding import bind_arguments
 from profiling.types import (
     Case,
     Ceilings,
-    HarnessFault,
     Limits,
     MeasureSettings,
     Problem,
@@ -41,7 +43,6 @@ _WIDEST_FIRST = ("float64", "float32", "float16", "bfloat16", "float8_e4m3", "fl
 # The fastest arithmetic on float32 data that a GPU task's `precision` admits, as ceilings name it.
 _FASTEST = {"input": "float32", "tf32": "tf32", "any": "float16"}
 _PEAK_NAMES = {"float8_e4m3": "float8", "float8_e5m2": "float8", "uint8": "int8"}
-_EMPTY = "import triton\n\n\n@triton.jit\ndef nothing():\n    pass\n\n\ndef run_kernel({names}):\n    nothing[(1,)]()\n"
 # The workers that run a backend's kernels.
 _WORKERS: Mapping[str, Literal["cpp", "cuda", "triton"]] = {
     "cpp": "cpp",
@@ -195,15 +196,13 @@ def tune(backend: Backend, harness: Harness, built: Built, cache: Path) -> Built
 
 
 def _triton_parts(task: Task, cache: Path) -> TritonParts:
-    """With a kernel that launches one empty device function: what a launch from Python costs is no kernel's own."""
-    names = ", ".join(a.name for a in task.spec.arguments)
-    with tempfile.TemporaryDirectory(prefix="roofclimb-") as folder:
-        source = Path(folder) / "empty.py"
-        source.write_text(_EMPTY.format(names=names), encoding="utf-8")
-        built = task.backend.build(source, task.spec, cache / "builds")
-    if isinstance(built, Rejected):
-        raise HarnessFault(f"the empty Triton kernel does not build: {built.reason}")
-    return TritonParts(task.spec.arch, cache, built.artifact)
+    empty = cache / "harness" / f"empty-{task.spec.arch}"
+    if not empty.is_dir():
+        with private_folder(cache / "harness", "harness-") as folder:
+            write_empty(folder / "empty", task.spec.arch)
+            with suppress(OSError):  # another run made it meanwhile
+                os.rename(folder / "empty", empty)
+    return TritonParts(task.spec.arch, cache, empty)
 
 
 def measure_settings(config: Config) -> MeasureSettings:

@@ -172,6 +172,16 @@ def write_artifact(folder: Path, artifact: Artifact) -> None:
     (folder / RECORD).write_text(artifact.model_dump_json(indent=1), encoding="utf-8")
 
 
+def write_empty(folder: Path, arch: str) -> None:
+    """Make the new folder `folder` the artefact of a `run_kernel` that does nothing."""
+    (folder / CACHE).mkdir(parents=True)
+    (folder / SOURCE).write_text("def run_kernel(**_):\n    pass\n", encoding="utf-8")
+    nothing = Artifact(
+        arch=arch, triton="", kernels=(), others=(), tuners={}, choices={}, torch=(), launchers=True
+    )  # fmt: skip
+    write_artifact(folder, nothing)
+
+
 def keep_files(artifact: Path, text: str) -> None:
     """Undo what a kernel's own code may have done to its artefact: its source is `text`, its cache plain files alone.
 

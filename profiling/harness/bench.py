@@ -21,6 +21,7 @@ from profiling.types import Case, Limits, Problem, TaskError, Tolerance
 
 _RING_SLOTS = 256
 _GPU_WORKER_CORES = 8
+_LEAD_US = {"cpp": 0, "cuda": 20, "triton": 300}  # Python takes tens of microseconds to launch a kernel
 _MARGIN_S = 60.0  # on top of a worker's own limit, which we watch ourselves
 
 
@@ -54,6 +55,11 @@ class Rig:
     pools: Pools
     seed: Callable[[], int]
     phase: Callable[[str, float], None]
+
+    @property
+    def lead_us(self) -> int:
+        """How long a GPU is held before a timed call: longer than launching takes, 0 on the host."""
+        return _LEAD_US[self.problem.backend]
 
     def inputs(self, case: Case) -> InputMaker:
         """The maker of a case's inputs."""
@@ -200,7 +206,12 @@ class Bench:
         return self._worker.layers
 
     def frame(
-        self, draws: Sequence[tuple[Draw, Mapping[str, torch.Tensor]]], labels: Sequence[str], *, cold: bool
+        self,
+        draws: Sequence[tuple[Draw, Mapping[str, torch.Tensor]]],
+        labels: Sequence[str],
+        *,
+        cold: bool,
+        led: bool = False,
     ) -> Frame:
         """Stage, run and take home one frame of at most `slots` calls.
 
@@ -208,6 +219,7 @@ class Bench:
             draws: one per call, with the inputs it makes.
             labels: what each call is called in a reason.
             cold: flush the calls' buffers from the caches first.
+            led: on a GPU, keep what launching costs the host out of the time.
 
         Raises:
             CandidateFailure: a crash, a limit, or damage to inputs or guards.
@@ -220,7 +232,8 @@ class Bench:
         where = labels[0] if len(labels) == 1 else f"{labels[0]} to {labels[-1]}"
         count = len(draws)
         self._rig.phase("worker", self._rig.limits.call_s * count + _MARGIN_S)
-        reply = self._worker.run(0, count, where)
+        lead_us = self._rig.lead_us if led else 0
+        reply = self._worker.run(0, count, where, lead_us, flush=cold and led)
         records = []
         for slot, (draw, _) in enumerate(draws):
             damage = self._arena.damage(slot)

@@ -57,7 +57,7 @@ class TritonParts:
     Attributes:
         arch: of the GPU, such as `sm_90`.
         cache: where builds are kept.
-        empty: a built kernel that launches one empty device function: what one launch from Python costs.
+        empty: a build whose `run_kernel` does nothing.
     """
 
     arch: str
@@ -207,9 +207,14 @@ class Harness:
         """
         assert self._scratch is not None
         copy = self._scratch / f"copy-{artifact.name}"
-        shutil.copyfile(artifact, copy)
-        found = self.compare(artifact, copy)
-        copy.unlink()
+        if artifact.is_dir():  # a Triton build
+            shutil.copytree(artifact, copy)
+            found = self.compare(artifact, copy)
+            shutil.rmtree(copy)
+        else:
+            shutil.copyfile(artifact, copy)
+            found = self.compare(artifact, copy)
+            copy.unlink()
         if isinstance(found, Rejected) and found.stage == "time":
             return found
         if isinstance(found, Rejected):

@@ -52,9 +52,9 @@ def load_frame(token: int) -> bytes:
     return _HEAD.pack(_MAGIC, _LOAD, token)
 
 
-def run_frame(token: int, first: int, count: int) -> bytes:
-    """Ask for calls on slots [first, first + count)."""
-    return _HEAD.pack(_MAGIC, _RUN, token) + struct.pack("=II", first, count)
+def run_frame(token: int, first: int, count: int, lead_us: int = 0, *, flush: bool = False) -> bytes:
+    """Ask for calls on slots [first, first + count); on a GPU with a lead, that ends by flushing the L2 (gpu.h)."""
+    return _HEAD.pack(_MAGIC, _RUN, token) + struct.pack("=4I", first, count, lead_us, flush)
 
 
 def read_hello(frame: bytes, token: int) -> dict[str, bool]:

@@ -122,7 +122,7 @@ class Timer:
     def _sample(self, calls: _Calls, per_frame: int, frames: list[FrameTimes], start: float) -> bool:
         """Sample into `frames`; False when what we keep grew too big, and another worker has to go on."""
         while True:
-            frames.append(_times(calls.run(per_frame, "timed call", cold=self.settings.l2 == "cold")))
+            frames.append(_times(calls.run(per_frame, "timed call", cold=self.settings.l2 == "cold", led=True)))
             samples = [float(ns) for f in frames for ns in f.own_ns]
             if len(samples) >= self.settings.min_samples and len(frames) > 1:
                 spent_s = sum(samples) / 1e9
@@ -145,7 +145,7 @@ class Timer:
         with Bench(self.rig, self.rig.empty, self.rig.problem.timed) as bench:
             calls = _Calls(bench, self.rig, [], 0)
             cold = self.settings.l2 == "cold"
-            frames = [calls.run(per_frame, "empty call", cold=cold, keep=False) for _ in range(_EMPTY_FRAMES)]
+            frames = [calls.run(per_frame, "empty call", cold=cold, led=True, keep=False) for _ in range(_EMPTY_FRAMES)]
             rounds = self._rounds(calls, n)
         times = self._empty[per_frame, n] = Times(frames=tuple(_times(f) for f in frames), rounds=rounds)
         return times
@@ -235,7 +235,7 @@ class Timer:
             drawn = sides[0].draw(per_frame)
             for side in order:
                 at.name = "ab"[side]
-                times[side].append(_times(sides[side].run_drawn(drawn, "timed call", cold=cold)))
+                times[side].append(_times(sides[side].run_drawn(drawn, "timed call", cold=cold, led=True)))
         return Block(a=(times[0][0], times[0][1]), b=(times[1][0], times[1][1]))
 
     def _enough(self, blocks: list[Block], start: float, per_frame: int, sides: tuple[_Calls, _Calls]) -> bool:
@@ -323,14 +323,14 @@ class _Calls:
         draws = [Draw(self.rig.seed(), "declared") for _ in range(count)]
         return [(draw, maker.make(draw)) for draw in draws]
 
-    def run(self, count: int, what: str, *, cold: bool, keep: bool = True) -> Frame:
+    def run(self, count: int, what: str, *, cold: bool, led: bool = False, keep: bool = True) -> Frame:
         """One frame on new inputs."""
-        return self.run_drawn(self.draw(count), what, cold=cold, keep=keep)
+        return self.run_drawn(self.draw(count), what, cold=cold, led=led, keep=keep)
 
-    def run_drawn(self, drawn: Drawn, what: str, *, cold: bool, keep: bool = True) -> Frame:
+    def run_drawn(self, drawn: Drawn, what: str, *, cold: bool, led: bool = False, keep: bool = True) -> Frame:
         """One frame on these inputs."""
         labels = [f"{what} {self.done + i + 1}" for i in range(len(drawn))]
-        frame = self.bench.frame(drawn, labels, cold=cold)
+        frame = self.bench.frame(drawn, labels, cold=cold, led=led)
         if keep:
             self.done += len(drawn)
             self.records.extend(frame.records)

@@ -79,13 +79,17 @@ class Native:
         _check(self._library.gpu_stage(uuid.encode(), data, ctypes.c_uint64(len(data)), ctypes.byref(base)))
         return base.value
 
-    def timed(self, solve: Callable[[], None]) -> Callable[[], Timed]:
-        """A function that calls `solve`, which must not raise, by the native clock. It raises GpuError."""
+    def timed(self, solve: Callable[[], None]) -> Callable[[int, bool], Timed]:
+        """A function that calls `solve`, which must not raise, by the native clock. It raises GpuError.
+
+        Its arguments are those of a run frame: how long the GPU is held before, and whether the L2 is flushed.
+        """
         called = _called(solve)
 
-        def call() -> Timed:
+        def call(lead_us: int, flush: bool) -> Timed:
             code, times = ctypes.c_int64(), _Times()
-            _check(self._library.gpu_call(called, None, ctypes.byref(code), ctypes.byref(times)))
+            how = (ctypes.c_uint32(lead_us), ctypes.c_uint32(flush))
+            _check(self._library.gpu_call(called, None, *how, ctypes.byref(code), ctypes.byref(times)))
             return Timed(times.synced, times.event)
 
         return call

@@ -24,7 +24,7 @@ from profiling.harness.triton_kernel import SETUP, Image, Kernel, Setup, bind, f
 from profiling.harness.triton_native import GpuError, Native
 
 _HEAD = struct.Struct("=IIQ")
-_RUN = struct.Struct("=IIQII")
+_RUN = struct.Struct("=IIQ4I")
 _CALL = struct.Struct("=qqq")
 _LOADED = struct.Struct("=IIQiI1024s")
 _MAGIC = 0x31464352
@@ -131,11 +131,11 @@ class _Worker:
             if _HEAD.unpack_from(frame)[:2] == (_MAGIC, SETUP):
                 calls = [self._parts.timed(kernel.calls(keywords)) for keywords in bind(Setup.parse(frame), base)]
                 continue
-            magic, kind, token, first, count = _RUN.unpack(frame)
+            magic, kind, token, first, count, lead_us, flush = _RUN.unpack(frame)
             if (magic, kind) != (_MAGIC, _RUN_KIND) or first + count > len(calls):
                 raise ValueError("not a run frame")
             try:
-                times = [call() for call in calls[first : first + count]]
+                times = [call(lead_us, bool(flush)) for call in calls[first : first + count]]
             except GpuError as error:
                 print(error, file=sys.stderr, flush=True)
                 native.exit_now(native.FAULTED)

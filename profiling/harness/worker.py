@@ -143,11 +143,13 @@ class Worker:
         """From now on call with the arguments of the arena's new layout. For workers on a GPU alone."""
         self._send(arena.layout.setup(secrets.randbits(64), arena.slots, self._allowed, named=self._named))
 
-    def run(self, first: int, count: int, where: str) -> Reply:
+    def run(self, first: int, count: int, where: str, lead_us: int = 0, *, flush: bool = False) -> Reply:
         """Let it run calls on slots [first, first + count), and stop it as the reply comes.
 
         Args:
+            first, count: which.
             where: what the calls are, for a failure's reason.
+            lead_us, flush: on a GPU, how a call begins that is timed (profiling/native/gpu.h).
 
         Raises:
             CandidateFailure: no good reply.
@@ -155,7 +157,7 @@ class Worker:
         token = secrets.randbits(64)
         limit = self._limits.call_s * count
         try:
-            self._channel.send(protocol.run_frame(token, first, count))
+            self._channel.send(protocol.run_frame(token, first, count, lead_us, flush=flush))
             waited, ours, ran = self._waited_ns(), _own_waited_ns(), self._ran_ns()
             start = time.perf_counter_ns()
             self._signal(signal.SIGCONT)

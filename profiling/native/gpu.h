@@ -23,7 +23,12 @@ const char* gpu_open(const struct GpuArena* arena, uint64_t* base);
 // The same without an oracle: `bytes` of device memory of its own, filled from `data` (a profiler's call).
 const char* gpu_stage(const char* uuid, const void* data, uint64_t bytes, uint64_t* base);
 // Calls `solve(context)` once, the device idle before and after it, persisting L2 lines reset.
-const char* gpu_call(int64_t (*solve)(void*), void* context, int64_t* code, struct GpuTimes* times);
+//
+// With `lead_us` the clock starts as a kernel of our own ends that holds every thread of every SM for at least as long,
+// so that what launching costs the host is not billed, and nothing that `solve` starts can run before the clock does.
+// With `flush` that kernel ends by reading several times the L2: what a copy engine may have fetched meanwhile is gone.
+const char* gpu_call(int64_t (*solve)(void*), void* context, uint32_t lead_us, uint32_t flush, int64_t* code,
+                     struct GpuTimes* times);
 // The same between cuProfilerStart and cuProfilerStop, untimed.
 const char* gpu_profiled_call(int64_t (*solve)(void*), void* context, int64_t* code);
 // Launches a kernel of our own between cuProfilerStart and cuProfilerStop: can its counters be read?

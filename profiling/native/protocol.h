@@ -49,10 +49,13 @@ struct Loaded {
     char text[1024];
 };
 
+// `lead_us` and `flush` are for a GPU: see gpu_call in gpu.h.
 struct Run {
     Head head;
     uint32_t first;
     uint32_t count;
+    uint32_t lead_us;
+    uint32_t flush;
 };
 
 // `nanoseconds` is the call's time (on a GPU with a device-wide synchronisation at its end), `code` what `solve` returned,

@@ -106,11 +106,11 @@ void open_memory(int fd) {
     }
 }
 
-wire::Call call_slot(uint32_t slot) {
+wire::Call call_slot(uint32_t slot, const wire::Run& how) {
     Bound bound = bind_slot(slot_address(slot));
     wire::Call call = {};
     GpuTimes times = {};
-    const char* why = gpu_call(solve_bound, &bound, &call.code, &times);
+    const char* why = gpu_call(solve_bound, &bound, how.lead_us, how.flush, &call.code, &times);
     if (why) faulted(why);
     call.nanoseconds = times.synced;
     call.event_nanoseconds = times.event;
@@ -173,7 +173,7 @@ int64_t nanoseconds() {
     return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
 }
 
-wire::Call call_slot(uint32_t slot) {
+wire::Call call_slot(uint32_t slot, const wire::Run&) {
     Bound bound = bind_slot(slot_address(slot));
     int64_t start = nanoseconds();
     int64_t code = solve_bound(&bound);
@@ -225,7 +225,7 @@ void serve_calls(int channel) {
         }
 #endif
         if (run.head.kind != wire::kRun || run.first + run.count > task.setup.slots) _exit(kBroken);
-        for (uint32_t i = 0; i < run.count; i++) reply.calls[i] = call_slot(run.first + i);
+        for (uint32_t i = 0; i < run.count; i++) reply.calls[i] = call_slot(run.first + i, run);
         reply.done = {{wire::kMagic, wire::kDone, run.head.token}, run.count};
         send_frame(channel, reply, sizeof reply.done + run.count * sizeof(wire::Call));
     }
@@ -407,7 +407,7 @@ int call() {
         fprintf(stderr, "%s\n", why);
         return 1;
     }
-    return call_slot(0).code == 0 ? 0 : 1;
+    return call_slot(0, {}).code == 0 ? 0 : 1;
 }
 
 // Puts what `call` reads at the descriptors where it looks, in descriptors that no user id may be refused.
