@@ -17,7 +17,7 @@ from profiling.counters import counter_source
 from profiling.device import DeviceFacts, cpu_facts
 from profiling.environment import Environment, NcuCounters, Shortfall, inspect_environment
 from profiling.gpu_ceilings import measure_gpu_ceilings
-from profiling.gpu_device import GpuFacts, arch_warning, find_gpu, sample
+from profiling.gpu_device import GpuFacts, GpuSample, arch_warning, find_gpu, sample
 from profiling.harness.runner_build import probe_command
 from profiling.ncu.runner import can_read_counters
 from profiling.types import Ceilings
@@ -28,11 +28,13 @@ class Machine:
     """The host's processor and, for kernels that run there, the GPU.
 
     `present` is False where the GPU is only known from an earlier session of the run: nothing can be measured then.
+    `gpu_then` is how it fared before anything of ours ran on it.
     """
 
     cpu: DeviceFacts
     gpu: GpuFacts | None
     present: bool = True
+    gpu_then: GpuSample | None = None
 
     @property
     def id(self) -> str:
@@ -79,7 +81,7 @@ def find_machine(config: Config, backend: Backend, warn: Callable[[str], None]) 
         warning = arch_warning(gpu, config.device.arch)
         if warning is not None:
             warn(warning)
-        return Machine(cpu, gpu)
+        return Machine(cpu, gpu, gpu_then=sample(gpu.uuid))
     require_features(backend, cpu)
     return Machine(cpu, None)
 
@@ -101,7 +103,8 @@ def require_features(backend: Backend, cpu: DeviceFacts) -> None:
 def here() -> Machine:
     """This machine, its first GPU included where it has one."""
     try:
-        return Machine(cpu_facts(), find_gpu(0))
+        gpu = find_gpu(0)
+        return Machine(cpu_facts(), gpu, gpu_then=sample(gpu.uuid))
     except ToolchainError:
         return Machine(cpu_facts(), None)
 
@@ -113,7 +116,7 @@ def look_at(machine: Machine, backend: Backend, layers: Mapping[str, bool], cach
     with tempfile.TemporaryDirectory(prefix="roofclimb-probe-") as folder:
         access = can_read_counters(probe_command(cache / "harness", machine.gpu.uuid), Path(folder))
     fault = None if access.readable else Shortfall(access.reason, access.remedy)
-    return inspect_environment(backend.toolchain(), NcuCounters(fault), layers, machine.gpu, sample(machine.gpu.uuid))
+    return inspect_environment(backend.toolchain(), NcuCounters(fault), layers, machine.gpu, machine.gpu_then)
 
 
 def say_warning(text: str) -> None:

@@ -28,7 +28,7 @@ from profiling.exclusive import exclusive_timing
 from profiling.gpu_device import GpuFacts, sample
 from profiling.types import Ceilings
 
-_VERSION = 1
+_VERSION = 2
 _ROOT = Path(__file__).resolve().parents[1]
 _CHILD = Path(__file__).with_name("gpu_ceilings_child.py")
 _SERVE = "import sys; sys.path[:] = filter(None, sys.path); from profiling.gpu_ceilings_child import main; main()"
