@@ -28,10 +28,8 @@ _ROUNDS = 5
 _ROUND_CALLS = 64
 _EMPTY_FRAMES = 15
 _WARM_WALL = 4.0  # a warm-up of `warmup_ms` takes at most this many times as long by the wall clock
-_MAX_SAMPLES = 512
 _MIN_BLOCKS = 5
-_FEW_BLOCKS, _SETTLED_ERROR = 10, 0.001
-_MAX_BLOCKS = 60
+_FEW_BLOCKS, _SETTLED_ERROR = 10, 0.002
 
 
 @dataclass(slots=True)
@@ -128,7 +126,7 @@ class Timer:
                 spent_s = sum(samples) / 1e9
                 judging_s = len(samples) * self.verifier.judge_s
                 if (
-                    len(samples) >= _MAX_SAMPLES
+                    len(samples) >= self.rig.device.most_samples
                     or time.monotonic() - start + judging_s > self.settings.max_time_s
                     or (spent_s >= self.settings.min_time_s and settled(samples))
                     or spent_s >= 3 * self.settings.min_time_s
@@ -250,7 +248,7 @@ class Timer:
         spent_s = [sum(sum(f.own_ns) for x in blocks for f in getattr(x, side)) / 1e9 for side in ("a", "b")]
         judging_s = 2 * per_frame * len(blocks) * self.verifier.judge_s
         return (
-            len(blocks) >= _MAX_BLOCKS
+            len(blocks) >= self.rig.device.most_blocks
             or min(spent_s) >= share * self.settings.min_time_s
             or time.monotonic() - start + judging_s > share * self.settings.max_time_s
         )
