@@ -94,10 +94,12 @@ def test_visible_devices_are_honoured(gpu: GpuFacts) -> None:
 
 def test_the_controller_opens_no_cuda_context(gpu: GpuFacts) -> None:
     """A controller that called cuInit could fork no worker, and would hold memory on the GPU all night."""
+    # CUDA opens this device when it is initialised, NVML does not.
     code = (
-        "from profiling.gpu_device import find_gpu, sample\n"
+        "import os\nfrom profiling.gpu_device import find_gpu, sample\n"
         "sample(find_gpu(0).uuid)\n"
-        "print(any('libcuda.so' in line for line in open('/proc/self/maps')))"
+        "links = [f'/proc/self/fd/{n}' for n in os.listdir('/proc/self/fd')]\n"
+        "print('/dev/nvidia-uvm' in [os.readlink(link) for link in links if os.path.islink(link)])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
