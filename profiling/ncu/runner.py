@@ -6,6 +6,7 @@ pass by pass; all that were launched in the range are kept.
 
 from __future__ import annotations
 
+import shutil
 import stat
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -290,7 +291,10 @@ def _run(
     # settings in the one and shares a lock file with every user of the machine in the other.
     command = under_tool(argv, folder, profile_command(ncu, wanted, settings, report=REPORT, log=_LOG))
     env = {"HOME": str(private), "TMPDIR": str(private), **(environment or {})}
-    done = _process(command, timeout_s, folder, env)
+    try:
+        done = _process(command, timeout_s, folder, env)
+    finally:
+        shutil.rmtree(private, ignore_errors=True)  # ncu copies its section files there, megabytes of them
     log = folder / _LOG
     said = log.read_text(encoding="utf-8", errors="replace") if log.is_file() and not log.is_symlink() else ""
     return said if said.strip() else f"{done.stdout}\n{done.stderr}"
