@@ -179,8 +179,8 @@ def _ablation(lab: Lab, name: str, built: Built | Rejected, other: Built) -> Abl
     about = AblationBuilt(key=name, iteration=0, method=name, form="switch", source=None, code_differs=None)
     if isinstance(built, Rejected):
         return Ablation(about.model_copy(update={"rejected": built}), None)
-    disassemble = lab.task.backend.disassemble
-    differs = code_differs(disassemble(built), disassemble(other))
+    backend = lab.task.backend
+    differs = code_differs(backend, built, other, backend.disassemble)
     about = about.model_copy(update={"code_differs": differs})
     if differs is False and name != ALL:
         return Ablation(about, None)

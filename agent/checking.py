@@ -12,7 +12,7 @@ from agent.errors import ConfigError
 from agent.faults import as_exit_codes
 from agent.machine import Machine, find_machine, here, look_at, say_warning
 from agent.paths import cache_folder, find_config
-from agent.task import Task, on_machine, open_harness, prepare_task
+from agent.task import Task, on_machine, open_harness, prepare_task, tune
 from backends.registry import get_backend
 from backends.types import Rejected
 from profiling.environment import to_markdown
@@ -53,4 +53,7 @@ def _check_task(task: Task, machine: Machine) -> tuple[TaskCheck, Mapping[str, b
     if isinstance(built, Rejected):
         raise ConfigError(f"the baseline {task.baseline} does not build: {built.reason}")
     with open_harness(task, machine, cache) as harness:
-        return harness.check_task(built.artifact), harness.layers()
+        ready = tune(task.backend, harness, built, cache / "builds")
+        if isinstance(ready, Rejected):
+            raise ConfigError(f"the baseline {task.baseline} is not usable: {ready.reason}")
+        return harness.check_task(ready.artifact), harness.layers()

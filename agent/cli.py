@@ -194,12 +194,13 @@ def ablate(asked: Asked, against: Path | None, methods: tuple[str, ...]) -> Resu
 
 @main.command()
 @click.argument("kernel", type=click.Path(path_type=Path))
+@click.option("--dim", "dims", multiple=True, metavar="NAME=VALUE", help="Of a Triton kernel's setup: cols=4096.")
 @command
-def inspect(kernel: Path) -> Result:
+def inspect(kernel: Path, dims: tuple[str, ...]) -> Result:
     """Show what would be bound: parameters, types, roles."""
     from agent.inspection import inspect_kernel
 
-    return inspect_kernel(kernel)
+    return inspect_kernel(kernel, dims)
 
 
 @main.command()

@@ -242,6 +242,14 @@ def parse_assignments(texts: Sequence[str], option: str) -> dict[str, Any]:
     return values
 
 
+def whole_dims(texts: Sequence[str]) -> dict[str, int]:
+    """`--dim` options as whole numbers. Raises ConfigError."""
+    sizes = parse_assignments(texts, "--dim")
+    if not all(isinstance(size, int) and not isinstance(size, bool) and size > 0 for size in sizes.values()):
+        raise ConfigError(f"--dim {' '.join(texts)}: dims are whole numbers of 1 and more")
+    return sizes
+
+
 def validate(data: Mapping[str, Any], where: str) -> Config:
     """Check plain data against the model; one line for the first thing wrong."""
     try:

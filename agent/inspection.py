@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from agent.artefacts import plain
+from agent.config import whole_dims
 from agent.errors import ConfigError
 from agent.faults import as_exit_codes
 from agent.journal import read_events
@@ -18,11 +20,12 @@ from agent.report.build import write_reports
 from agent.state import State, fold
 from backends.registry import detect, get_backend
 from backends.scalar_types import STREAM
+from backends.triton import TritonBackend
 from backends.types import BuildSpec, Parameter
 
 
-def inspect_kernel(kernel: Path) -> tuple[Mapping[str, Any], str]:
-    """Backend and parameters of a kernel file.
+def inspect_kernel(kernel: Path, dims: Sequence[str] = ()) -> tuple[Mapping[str, Any], str]:
+    """Backend and parameters of a kernel file; `dims` (`NAME=VALUE`) are those of a Triton kernel's `setup`.
 
     Raises:
         ConfigError: no such file, no live `solve`, or a parameter that cannot be bound.
@@ -32,7 +35,13 @@ def inspect_kernel(kernel: Path) -> tuple[Mapping[str, Any], str]:
         raise ConfigError(f"{kernel}: no such file")
     with as_exit_codes():
         name = detect(kernel)
-        signature = get_backend(name).signature(kernel, BuildSpec(include=(kernel.parent.absolute(),)))
+        backend, spec = get_backend(name), BuildSpec(include=(kernel.parent.absolute(),))
+        if isinstance(backend, TritonBackend):
+            sizes = whole_dims(dims)
+            spec = replace(spec, arguments=backend.describe(kernel, sizes, spec.timeout_s))
+        elif dims:
+            raise ConfigError("inspect: --dim is for the `setup` of Triton kernels")
+        signature = backend.signature(kernel, spec)
     parameters = [
         {"name": p.name, "type": p.type, "dtype": p.dtype, "pointer": p.pointer, "role": role_of(p)}
         for p in signature.parameters

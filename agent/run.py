@@ -235,6 +235,11 @@ class Run:
             self._listings[built.key] = self.task.backend.disassemble(built)
         return self._listings[built.key]
 
+    def disassemble_all(self, builds: Sequence[Built]) -> None:
+        """Have the listings of several builds at hand, made side by side."""
+        with ThreadPoolExecutor(max_workers=max(1, self.device.usable_cores or 1)) as pool:
+            list(pool.map(self.listing, builds))
+
     def build_all(self, sources: Sequence[tuple[Path, BuildSpec]]) -> list[Built | Rejected]:
         """Build in parallel, in order. Raises ToolchainError: the compiler is missing or broken."""
         with ThreadPoolExecutor(max_workers=max(1, self.device.usable_cores or 1)) as pool:

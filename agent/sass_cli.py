@@ -14,7 +14,7 @@ from typing import Any
 from rich.table import Table
 
 from agent.artefacts import plain
-from agent.config import Config, parse_assignments
+from agent.config import Config, whole_dims
 from agent.errors import ConfigError, UnfitEnvironment
 from agent.faults import as_exit_codes
 from agent.inspection import draw
@@ -77,10 +77,7 @@ def sass(
         name = detect(kernel)
     if dims and name != "triton":
         raise ConfigError("sass: --dim is for the `setup` of Triton kernels; others are built without dims")
-    sizes = parse_assignments(dims, "--dim")
-    if any(not isinstance(size, int) for size in sizes.values()):
-        raise ConfigError(f"sass: --dim {' '.join(dims)}: dims are whole numbers")
-    return _sass(kernel, against, methods, _Way(name, arch or "", None, sizes), listing)
+    return _sass(kernel, against, methods, _Way(name, arch or "", None, whole_dims(dims)), listing)
 
 
 def sass_of_task(

@@ -76,15 +76,17 @@ class Task:
 
     @property
     def dtype(self) -> str:
-        """The arithmetic whose peak holds the task: that of its widest inputs, or what `precision` admits instead."""
+        """The arithmetic whose peak holds the task: on a GPU that of most of its input elements (a bias in float32 does
+        not make a bfloat16 product one in float32), or what `precision` admits instead."""
         tensors = self.problem.timed.tensors
-        dtypes = {t.dtype for t in tensors if t.role != "out"} or {t.dtype for t in tensors}
-        widest = next((d for d in _WIDEST_FIRST if d in dtypes), "float32")
+        inputs = [t for t in tensors if t.role != "out"] or tensors
         if self.backend.device == "cpu":
-            return "float64" if widest == "float64" else "float32"
-        if widest == "float32":
+            return "float64" if any(t.dtype == "float64" for t in inputs) else "float32"
+        elements = {d: sum(t.elements for t in inputs if t.dtype == d) for d in _WIDEST_FIRST}
+        most = max(_WIDEST_FIRST, key=lambda dtype: elements[dtype])
+        if most == "float32" or not elements[most]:
             return _FASTEST[self.config.task.precision]
-        return _PEAK_NAMES.get(widest, widest)
+        return _PEAK_NAMES.get(most, most)
 
 
 def prepare_task(config: Config) -> Task:

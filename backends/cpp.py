@@ -132,6 +132,10 @@ class CppBackend:
             return None
         return parse_objdump(done.stdout) if len(done.stdout.encode()) < limit_bytes else None
 
+    def host_side(self, built: Built) -> Listing | None:
+        """There is no other side."""
+        return None
+
     def refusal(self, built: Built, allowed: Sequence[str]) -> str | None:
         """A library that is needed and not allowed, or a call that can bring one in."""
         return library_refusal(built.artifact, allowed)

@@ -14,6 +14,7 @@ from typing import Literal
 
 from backends import build_cache, diagnostics
 from backends.compile_step import Failed, copied, failure, from_cache, without_folders
+from backends.cpp import CppBackend
 from backends.cuda_arch import choose_target, gencode, plain_target, specific_target
 from backends.cuda_toolchain import (
     Toolkit,
@@ -170,6 +171,14 @@ class CudaBackend:
             return None
         target = _NAMED_TARGET.search(" ".join(built.command))
         return parse_sass(done.stdout, target[1] if target else "")
+
+    def host_side(self, built: Built) -> Listing | None:
+        """The host functions as machine instructions: launch shapes, streams and graphs show there alone.
+
+        Raises:
+            ToolchainError: objdump cannot be started.
+        """
+        return CppBackend().disassemble(built)
 
     def refusal(self, built: Built, allowed: Sequence[str]) -> str | None:
         """A library that is needed, not allowed and not the CUDA run-time, or a call that can bring one in."""

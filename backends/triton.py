@@ -45,6 +45,7 @@ from backends.types import (
     BuildSpec,
     Built,
     Function,
+    Instruction,
     Listing,
     Rejected,
     Signature,
@@ -207,6 +208,14 @@ class TritonBackend:
             functions += listing.functions
             texts.append(listing.text)
         return Listing(arch, tuple(functions), "\n\n".join(texts))
+
+    def host_side(self, built: Built) -> Listing | None:
+        """The launches at the timed dims, as instructions: grids show there alone."""
+        launches = (
+            Instruction(i, k.name, f"grid {k.grid} warps {k.num_warps} stages {k.num_stages} ctas {k.num_ctas}", 0)
+            for i, k in enumerate(read_artifact(built.artifact).kernels)
+        )
+        return Listing("host", (Function("launches", tuple(launches)),), "")
 
     def refusal(self, built: Built, allowed: Sequence[str]) -> str | None:
         """An import or call that a kernel has no use for, or arithmetic that it leaves to torch.

@@ -226,6 +226,10 @@ class Backend(Protocol):
         """Disassemble the built binary; None where the disassembler is missing."""
         ...
 
+    def host_side(self, built: Built) -> Listing | None:
+        """What decides on the host how device functions are launched; None where there is no such side, or no tool."""
+        ...
+
     def refusal(self, built: Built, allowed: Sequence[str]) -> str | None:
         """Why a candidate may not be loaded (a library it needs that `allowed` does not name …), or None."""
         ...

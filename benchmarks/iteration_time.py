@@ -33,7 +33,7 @@ from agent.task import prepare_task
 OVERRIDES = (
     "task.dims={M: 2048, N: 2048, K: 2048}",
     "search.near_peak=0",
-    "memory.url=sqlite:///:memory:",
+    'memory.url="sqlite:///:memory:"',
 )
 Row = tuple[str, str, float]
 """Part (`set-up`, `iteration`, `accepted`), stage, seconds."""

@@ -216,7 +216,11 @@ def _gpu_shortfalls(gpu: GpuFacts, now: GpuSample | None) -> list[Shortfall]:
         found.append(Shortfall(what, "end them, or name another GPU in `device.gpus`"))
     if now is not None and now.disturbed:
         what = f"the GPU is slowed down ({', '.join(now.throttle or ())})"
-        found.append(Shortfall(what, "look to its cooling and power supply; samples taken in that state are dropped"))
+        found.append(
+            Shortfall(
+                what, "look to its cooling and power supply: what is timed in that state is slower than the kernel"
+            )
+        )
     return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from backends.types import Argument
-from profiling.binding import TensorRule
+from profiling.binding import TensorRule, evaluate_expression
 from profiling.types import Case, Role, Scalar, TaskError, Tensor
 
 
@@ -32,10 +32,18 @@ def bind_arguments(
             raise TaskError(
                 f"task.scalars.{name}: the baseline's setup() makes no such scalar; it makes {_list(values)}"
             )
-    return Case(dict(dims), tuple(_bound(a, (rules or {}).get(a.name), scalars) for a in arguments))
+    both = sorted(set(scalars) & set(dims))
+    if both:
+        raise TaskError(f"task.scalars.{both[0]}: it is one of the dims too; give it once")
+    return Case(dict(dims), tuple(_bound(a, dims, (rules or {}).get(a.name), scalars) for a in arguments))
 
 
-def _bound(argument: Argument, rule: TensorRule | None, scalars: Mapping[str, int | float | bool]) -> Tensor | Scalar:
+def _bound(
+    argument: Argument,
+    dims: Mapping[str, int],
+    rule: TensorRule | None,
+    scalars: Mapping[str, int | float | bool],
+) -> Tensor | Scalar:
     if argument.shape is None:
         value = scalars.get(argument.name, argument.value)
         if value is None:
@@ -43,6 +51,11 @@ def _bound(argument: Argument, rule: TensorRule | None, scalars: Mapping[str, in
         return Scalar(argument.name, argument.dtype, value)
     if rule is not None and rule.dtype is not None and rule.dtype != argument.dtype:
         raise TaskError(f"task.tensors.{argument.name}: dtype {rule.dtype}, but setup() makes {argument.dtype}")
+    if rule is not None:
+        where = f"task.tensors.{argument.name}.shape"
+        said = tuple(int(evaluate_expression(extent, dims, where)) for extent in rule.shape)
+        if said != argument.shape:
+            raise TaskError(f"{where}: {list(said)}, but setup() makes {list(argument.shape)}")
     role: Role = "out" if argument.output else "in"
     if rule is not None and rule.role is not None:
         role = rule.role

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from agent.plan import Plan
 from agent.run import Kernel, Run
 from agent.stages.branches import read_kernel
 from agent.stages.wording import ablation_prompt, system_prompt
-from backends.types import BuildSpec, Built, Listing, Rejected
+from backends.types import Backend, BuildSpec, Built, Listing, Rejected
 from profiling.machine_code import check_methods, instruction_mix, same_code
 from profiling.types import Comparison, MethodPresence
 from prompts.catalogue import switch_name
@@ -44,9 +44,15 @@ def switched_off(spec: BuildSpec, methods: Sequence[str]) -> BuildSpec:
     return replace(spec, define={**spec.define, **{switch_name(m): "0" for m in methods}})
 
 
-def code_differs(one: Listing | None, other: Listing | None) -> bool | None:
-    """Whether two builds differ in machine code; None without both listings."""
-    return None if one is None or other is None else not same_code(one, other)
+def code_differs(backend: Backend, one: Built, other: Built, listing: Callable[[Built], Listing | None]) -> bool | None:
+    """Whether two builds differ in machine code, on the device or in how the host launches it; None where unknown."""
+    device = listing(one), listing(other)
+    if device[0] is None or device[1] is None:
+        return None
+    if not same_code(device[0], device[1]):
+        return True
+    host = backend.host_side(one), backend.host_side(other)
+    return host[0] is not None and host[1] is not None and not same_code(host[0], host[1])
 
 
 def check_machine_code(
@@ -92,7 +98,9 @@ def _build_switched(run: Run, iteration: int, plan: Plan, champion: Kernel) -> d
         path = _ablation_folder(run, iteration, name) / run.kernel_file
         write_text(path, champion.source)
         sources.append((path, switched_off(run.task.spec, methods)))
-    return dict(zip(without, run.build_candidates(sources), strict=True))
+    builds = dict(zip(without, run.build_candidates(sources), strict=True))
+    run.disassemble_all([built for built in builds.values() if isinstance(built, Built)])
+    return builds
 
 
 def _ablation_folder(run: Run, iteration: int, name: str) -> Path:
@@ -168,7 +176,7 @@ def _built_event(
         rejected = built if isinstance(built, Rejected) else None
         differs = None
         if isinstance(built, Built):
-            differs = code_differs(run.listing(built), run.listing(champion.built))
+            differs = code_differs(run.task.backend, built, champion.built, run.listing)
         return AblationBuilt.model_validate(
             {
                 "key": key,
