@@ -11,7 +11,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -221,9 +221,13 @@ class Harness:
             raise TaskError(f"the kernel cannot be compared with itself: {found.reason}")
         return math.expm1(max(abs(math.log(found.low)), abs(math.log(found.high))))
 
+    def alone(self) -> AbstractContextManager[None]:
+        """While this lasts no other run measures on the device."""
+        return exclusive_timing(stopped=self._stopped, waiting=self._waiting, gpu=self._problem.gpu)
+
     def _time(self, request: wire.Request) -> wire.Reply:
-        """A request that measures: no other run on this machine measures meanwhile."""
-        with exclusive_timing(stopped=self._stopped, waiting=self._waiting, gpu=self._problem.gpu):
+        """A request that measures."""
+        with self.alone():
             return self._oracle.ask(request)
 
     def solo_command(self, artifact: Path) -> list[str]:

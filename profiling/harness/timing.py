@@ -47,8 +47,16 @@ class Timer:
     verifier: Verifier
     _empty: dict[tuple[int, int], Times] = field(default_factory=dict)
 
-    def measure(self, artifact: Path) -> tuple[Times | None, Times | None, CaseCheck]:
+    def start(self, artifact: Path) -> Bench:
+        """A worker for `measure`, which starts while something else is looked at."""
+        return Bench(self.rig, artifact, self.rig.problem.timed)
+
+    def measure(self, artifact: Path, started: Bench | None = None) -> tuple[Times | None, Times | None, CaseCheck]:
         """Warm up, take the outside clock's rounds, then sample until it is enough.
+
+        Args:
+            artifact: the kernel.
+            started: its worker, where there is one already; it is ended.
 
         Returns:
             The kernel's times, those of an empty `solve` in frames of as many calls, and the check of every call. On a
@@ -61,7 +69,8 @@ class Timer:
         while True:
             records: list[Record] = []
             try:
-                with Bench(self.rig, artifact, self.rig.problem.timed) as bench:
+                worker, started = started or self.start(artifact), None
+                with worker as bench:
                     calls = _Calls(bench, self.rig, records, sum(len(f.own_ns) for f in frames))
                     call_ns = self._warm_up(calls)
                     if not frames:
