@@ -20,6 +20,7 @@ from profiling.types import Case, TaskError, Tensor, Tolerance
 _SENTINEL = 0x7FF8_5AFE_C0DE_D00D  # a quiet NaN with a payload that no arithmetic makes
 _OWN_S = 120.0  # no step of our own, between two calls into the module, takes as long
 _GPU_CALLS, _GPU_WARM = 23, 3
+_HOLD_CYCLES = 1_000_000  # half a millisecond and more
 _TELLING_BITS = 64  # of random filling that stay as they were only if nothing was written
 _NO_MATH = (torch.uint16, torch.uint32, torch.uint64)
 
@@ -146,6 +147,7 @@ class Reference:
     def _cuda_ms(self, accepted: Mapping[str, torch.Tensor], flush: Callable[[], None]) -> float:
         start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         flush()
+        torch.cuda._sleep(_HOLD_CYCLES)  # as for kernels: what launching costs the host is not billed
         start.record()
         self._guarded("raised", lambda: self._function(**accepted))
         end.record()

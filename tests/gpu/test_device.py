@@ -94,15 +94,14 @@ def test_visible_devices_are_honoured(gpu: GpuFacts) -> None:
 
 def test_the_controller_opens_no_cuda_context(gpu: GpuFacts) -> None:
     """A controller that called cuInit could fork no worker, and would hold memory on the GPU all night."""
-    # CUDA opens this device when it is initialised, NVML does not.
     code = (
-        "import os\nfrom profiling.gpu_device import find_gpu, sample\n"
+        "import ctypes\nfrom profiling.gpu_device import find_gpu, sample\n"
         "sample(find_gpu(0).uuid)\n"
-        "links = [f'/proc/self/fd/{n}' for n in os.listdir('/proc/self/fd')]\n"
-        "print('/dev/nvidia-uvm' in [os.readlink(link) for link in links if os.path.islink(link)])"
+        "context = ctypes.c_void_p()\n"
+        "print(ctypes.CDLL('libcuda.so.1').cuCtxGetCurrent(ctypes.byref(context)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "False\n"
+    assert done.stdout == "3\n", "CUDA_ERROR_NOT_INITIALIZED is what an untouched CUDA says"
 
 
 def test_a_sample_sees_the_gpu_at_work(gpu: GpuFacts) -> None:

@@ -23,7 +23,10 @@ def test_a_shipped_task_loads_and_binds(path: Path) -> None:
     assert task.problem.reference is not None
 
 
-@pytest.mark.parametrize(("name", "iterations"), [("quickstart", 3), ("softmax_cpu", 2)])
+RECORDED = [("quickstart", 3), ("softmax_cpu", 2), ("gemm", 2), ("softmax_cutlass", 2), ("layernorm_triton", 2)]
+
+
+@pytest.mark.parametrize(("name", "iterations"), RECORDED)
 def test_every_step_of_a_shipped_task_has_a_recorded_answer(name: str, iterations: int) -> None:
     config = load_config(CONFIGS / f"{name}.yaml")
     assert config.search.iterations == iterations
