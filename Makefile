@@ -15,8 +15,10 @@ $(VENV)/ready: pyproject.toml constraints.txt
 demo: $(VENV)/ready
 	$(BIN)/python -m agent run --config configs/quickstart.yaml
 
+# What measures runs alone; builds and the rest run side by side.
 test: lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not timed"
+	$(BIN)/python -m pytest -m timed
 
 lint: $(VENV)/ready
 	$(BIN)/ruff check .

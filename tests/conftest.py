@@ -19,3 +19,13 @@ def clean_machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     yield
     os.environ.clear()
     os.environ.update(before)
+
+
+# Folders and files whose tests time kernels, or fail when the machine is busy.
+_TIMED = ("tests/loop/", "tests/redteam/", "tests/gpu/", "profiling/test_harness", "profiling/test_ceilings")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if any(part in item.path.as_posix() for part in _TIMED):
+            item.add_marker("timed")
