@@ -146,6 +146,7 @@ class StateFold:
         self._suffix = ""
         self._device = ""
         self._ended: set[int] = set()
+        self._planned: set[int] = set()
         self._best_at_end: dict[str, object] = {}
 
     def take(self, event: AnyEvent) -> None:
@@ -275,6 +276,7 @@ class StateFold:
         self._set(roofline_history=(*self.state.roofline_history, entry), iteration=event.iteration)
 
     def _on_plan_decided(self, event: ev.PlanDecided) -> None:
+        self._planned.add(event.iteration)
         methods = event.plan.method_ids if event.plan else ()
         self._put_iteration(self._iteration(event.iteration).model_copy(update={"methods": methods}))
 
@@ -302,8 +304,11 @@ class StateFold:
 
     def _forget_unended(self) -> None:
         """On another device an iteration that had not ended is measured anew: its lines must not stand twice."""
-        lists = ("frontier", "roofline_history", *(f"{c}_methods" for c in get_args(ev.MethodClass)))
+        lists = ("frontier", *(f"{c}_methods" for c in get_args(ev.MethodClass)))
         kept = {name: tuple(x for x in getattr(self.state, name) if x.iteration in self._ended) for name in lists}
+        # A plan that was decided stays, and so does the evidence it rests on.
+        known = self._ended | self._planned
+        kept["roofline_history"] = tuple(x for x in self.state.roofline_history if x.iteration in known)
         baseline = {"best_ms": None, "best_file": f"baseline/kernel{self._suffix}", "best_from": "baseline"}
         self._set(**kept, **(self._best_at_end or baseline))
 
