@@ -29,7 +29,7 @@ from agent.journal import Journal
 from agent.machine import Machine
 from agent.paths import iteration_folder
 from agent.progress import Progress
-from agent.task import Task, check_candidate, tune
+from agent.task import Task, check_libraries, check_signature, tune
 from backends.types import BuildSpec, Built, Listing, Rejected
 from memory.store import Store
 from memory.types import Scope
@@ -254,13 +254,14 @@ class Run:
 
     def build_candidates(self, sources: Sequence[tuple[Path, BuildSpec]]) -> list[Built | Rejected]:
         """The same for kernels that a model wrote: held to the task's signature and libraries."""
-
-        def checked(path: Path, built: Built | Rejected) -> Built | Rejected:
-            return built if isinstance(built, Rejected) else check_candidate(self.task, path, built)
-
-        builds = self.build_all(sources)
         with ThreadPoolExecutor(max_workers=max(1, self.device.usable_cores or 1)) as pool:
-            return list(pool.map(checked, [path for path, _ in sources], builds))
+            signatures = [pool.submit(check_signature, self.task, path) for path, _ in sources]
+            builds = self.build_all(sources)
+            problems = [signature.result() for signature in signatures]
+        return [
+            built if isinstance(built, Rejected) else problem or check_libraries(self.task, built)
+            for built, problem in zip(builds, problems, strict=True)
+        ]
 
     def compare(self, iteration: int, name: str, a: tuple[str, Built], b: tuple[str, Built]) -> Comparison | Rejected:
         """Interleaved A/B, logged once under the iteration and `name`; `a` and `b` are labels and builds."""

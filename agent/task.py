@@ -138,13 +138,20 @@ def on_machine(task: Task, machine: Machine) -> Task:
 
 def check_candidate(task: Task, source: Path, built: Built) -> Built | Rejected:
     """A candidate has the baseline's signature, and needs no library that the task does not allow."""
+    return check_signature(task, source) or check_libraries(task, built)
+
+
+def check_signature(task: Task, source: Path) -> Rejected | None:
+    """Why a candidate cannot be called as the baseline is, or None. Needs no build."""
     try:
-        signature = task.backend.signature(source, task.spec)
+        difference = same_signature(task.signature, task.backend.signature(source, task.spec))
     except SourceError as error:
         return Rejected("signature", str(error))
-    difference = same_signature(task.signature, signature)
-    if difference is not None:
-        return Rejected("signature", difference)
+    return None if difference is None else Rejected("signature", difference)
+
+
+def check_libraries(task: Task, built: Built) -> Built | Rejected:
+    """A candidate needs no library that the task does not allow."""
     refusal = task.backend.refusal(built, task.config.task.allow.libraries)
     return built if refusal is None else Rejected("load", refusal)
 
