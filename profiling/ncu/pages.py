@@ -12,7 +12,7 @@ from typing import Literal
 
 from profiling.ncu.faults import NcuFault, diagnose
 from profiling.ncu.names import raw_name
-from profiling.ncu.tables import IDENTITY, Table, UnitsMissingError, decode, find_tables
+from profiling.ncu.tables import IDENTITY, CutOffError, Table, UnitsMissingError, decode, find_tables
 from profiling.ncu.text_pages import TextRow, read_text_page
 from profiling.ncu.units import base_unit, parse_number
 from profiling.types import RuleFinding
@@ -119,7 +119,7 @@ def parse_pages(data: bytes | str) -> Pages:
     rules: list[RuleFinding] = []
     try:
         tables = find_tables(text)
-    except UnitsMissingError as error:
+    except (UnitsMissingError, CutOffError) as error:
         raise NcuFault(
             "output", f"not an ncu CSV that can be read: {error}", "export it again with ncu --page raw --csv"
         ) from error
@@ -208,7 +208,7 @@ def _not_ncu(text: str, header: bool) -> NcuFault:
     if header:
         what = "an ncu CSV without a single kernel"
         return NcuFault("no-kernels", what, "profile again and check that kernels were launched")
-    what = "not an ncu CSV: it has no header with quoted ncu columns such as ID, Kernel Name and Metric Name"
+    what = "not an ncu CSV: it has no whole header with quoted ncu columns such as ID, Kernel Name and Metric Name"
     return NcuFault("output", what, "export one with ncu --import REPORT --page raw --csv")
 
 

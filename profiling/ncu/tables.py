@@ -30,6 +30,8 @@ _HEADER_START = re.compile(r'"(?:ID|Process ID|Kernel Name)" *,')
 _BARE_HEADER_START = re.compile(r"(?:ID|Process ID|Kernel Name) *,")
 # A quoted field may hold line breaks, a stray quote in a program's output may open none: look this far, then give up.
 _LONGEST_RECORD = 40
+# Id and process id: what a record of ncu begins with, and hardly anything that a program prints.
+_RECORD_START = re.compile(r'"\d+","\d+",')
 _MOST_STARTS = 20
 
 
@@ -54,6 +56,10 @@ class UnitsMissingError(ValueError):
     """A wide table without its second row: no value in it can be read."""
 
 
+class CutOffError(ValueError):
+    """A table whose last record is not whole: what stands before it is only a part of what was profiled."""
+
+
 def decode(data: bytes) -> str:
     """Text of a page as any shell or system wrote it: UTF-8, UTF-8 with a byte-order mark, UTF-16."""
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
@@ -68,6 +74,7 @@ def find_tables(text: str) -> list[Table]:
 
     Raises:
         UnitsMissingError: a table of the raw page lacks its row of units.
+        CutOffError: a table ends in the middle of a record.
     """
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     starts = [(i, header) for i, line in enumerate(lines) if (header := _header(line)) is not None]
@@ -138,8 +145,9 @@ class _Shape:
 
 
 def _records(lines: list[str], shape: _Shape) -> Iterator[list[str]]:
-    """Cells of each line that is a record, whatever stands between them."""
+    """Cells of each line that is a record, whatever stands between them. Raises CutOffError."""
     i = 0
+    cut_off = False
     while i < len(lines):
         line, used = lines[i], 1
         first = len(line)
@@ -153,7 +161,12 @@ def _records(lines: list[str], shape: _Shape) -> Iterator[list[str]]:
                     cells = _fitting(line, first, shape)
         if cells is not None:
             yield cells
+            cut_off = False
+        elif _RECORD_START.match(lines[i]):
+            cut_off = True
         i += used if cells is not None else 1
+    if cut_off:
+        raise CutOffError("its last line is cut off, so kernels or metrics are lost")
 
 
 def _fitting(record: str, within: int, shape: _Shape) -> list[str] | None:

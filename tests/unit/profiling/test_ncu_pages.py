@@ -310,6 +310,14 @@ def test_a_header_alone_has_no_kernel() -> None:
         parse_pages(F2 + "\n")
 
 
+@pytest.mark.parametrize("page", ["softmax_two_full_raw.csv", "softmax_two_full_details.csv"])
+@pytest.mark.parametrize("lost", [500, 60])
+def test_a_page_that_was_cut_off_is_not_read_as_if_it_were_whole(page: str, lost: int) -> None:
+    """A copy that broke off would lose a kernel in silence, and the shares of the others would be wrong."""
+    with pytest.raises(NcuFault, match="cut off"):
+        parse_pages((DATA / page).read_bytes().rstrip()[:-lost])
+
+
 def test_a_page_that_a_spreadsheet_saved_again() -> None:
     """Quotes only where they are needed."""
     header = F2.replace('"', "")
