@@ -40,6 +40,13 @@ Count = Annotated[Whole, Field(ge=1)]
 Gpu = Annotated[int, Field(ge=0)] | Annotated[str, Field(pattern=r"^(GPU|MIG)-[0-9a-zA-Z-]+$")]
 
 
+# What to write where pydantic's own words (a pattern, a tuple) do not say it.
+_FORMS: Mapping[str, str] = {
+    "task.name": "write letters, digits, `_`, `.` and `-`, beginning with a letter or a digit",
+    "task.dims": "write each dim with its size, such as {M: 512}",
+    "device.gpus": "a run measures on one GPU; write [0], or [GPU-…]",
+    "device.arch": "write it as sm_90 or sm_90a, or leave it at auto",
+}
 _PATHS = {
     ("task", "baseline"),
     ("task", "reference"),
@@ -221,7 +228,7 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
     data = _parse(text, str(path))
     if not isinstance(data, dict):
         raise ConfigError(f"{path}: holds no mapping; a task file starts with `task:`")
-    return resolve(validate(with_overrides(data, overrides), str(path)), path.resolve().parent)
+    return resolve(validate(with_overrides(data, overrides), str(path), overrides), path.resolve().parent)
 
 
 def with_overrides(data: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
@@ -250,12 +257,20 @@ def whole_dims(texts: Sequence[str]) -> dict[str, int]:
     return sizes
 
 
-def validate(data: Mapping[str, Any], where: str) -> Config:
-    """Check plain data against the model; one line for the first thing wrong."""
+def validate(data: Mapping[str, Any], where: str, overrides: Sequence[str] = ()) -> Config:
+    """Check plain data against the model; one line for the first thing wrong, which says whether `--set` gave it."""
     try:
         return Config.model_validate(data)
     except ValidationError as error:
-        raise ConfigError(f"{where}: {_explain(error.errors(include_url=False)[0], Config)}") from None
+        first = error.errors(include_url=False)[0]
+        where = next((f"--set {text}" for text in overrides if _gave(text, first["loc"])), where)
+        raise ConfigError(f"{where}: {_explain(first, Config)}") from None
+
+
+def _gave(override: str, location: Sequence[int | str]) -> bool:
+    """Whether the override's key is at, above or below the location."""
+    pairs = zip(override.partition("=")[0].strip().split("."), location, strict=False)
+    return all(part == str(at) for part, at in pairs)
 
 
 def dump_config(config: Config, path: Path) -> None:
@@ -300,15 +315,18 @@ def _from_here(key: tuple[str, ...], value: Any) -> Any:
 
 def _explain(error: ErrorDetails, model: type[BaseModel]) -> str:
     location = [str(part) for part in error["loc"]]
-    key = ".".join(part for part in location if part not in ("float", "int", "str", "bool"))
+    # pydantic names the member of a union that it tried.
+    tried = ("float", "int", "str", "bool", "constrained-int", "constrained-str")
+    key = ".".join(part for part in location if part not in tried)
     if error["type"] == "extra_forbidden":
         known = _known_keys(model, location[:-1])
         close = difflib.get_close_matches(location[-1], known, n=1, cutoff=0.0)
         return f"{key}: unknown key; did you mean `{close[0]}`?" if close else f"{key}: unknown key"
     if error["type"] == "missing":
         return f"{key}: is required"
+    form = _FORMS.get(key.removesuffix(".0"))
     message = error["msg"].removeprefix("Value error, ")
-    message = message[:1].lower() + message[1:]
+    message = form or message[:1].lower() + message[1:].replace("valid tuple", "list")
     return f"{key}: {message} (got {error['input']!r})" if "got" not in message else f"{key}: {message}"
 
 
@@ -351,7 +369,10 @@ def resolve(config: Config, folder: Path) -> Config:
     )
     for label, path in (("baseline", task.baseline), ("reference", task.reference)):
         if path is not None and not path.is_file():
-            raise ConfigError(f"task.{label}: no file at {path}; paths resolve against the task file's folder")
+            raise ConfigError(
+                f"task.{label}: no file at {path}; paths resolve against the task file's folder, those of --set "
+                "against the working directory"
+            )
     llm = config.llm
     if llm is not None:
         names = ("api_key_file", "answers", "record", "prices")

@@ -161,7 +161,9 @@ def find_subject(asked: Asked, command: str) -> Subject:
     Raises:
         ConfigError: options that do not go together, no such file, or a task file that is wrong.
     """
-    if (asked.kernel is None) == (asked.config is None):
+    if asked.kernel is not None and asked.config is not None:
+        raise ConfigError(f"{command}: with --config the kernel is given as --kernel {asked.kernel}")
+    if asked.kernel is None and asked.config is None:
         raise ConfigError(f"{command}: give a KERNEL, or a task file with --config")
     if asked.config is not None:
         if asked.ref is not None or asked.dims or asked.scalars:
@@ -204,7 +206,7 @@ def timed(kernel: Path, outcome: Evaluation | Rejected) -> tuple[Verdict, float]
 def existing(path: Path) -> Path:
     """The path of a file that is there. Raises ConfigError."""
     if not path.is_file():
-        raise ConfigError(f"{path}: no such file")
+        raise ConfigError(f"{path}: is a folder; name a file" if path.is_dir() else f"{path}: no such file")
     return path
 
 
@@ -218,5 +220,5 @@ def _alone(asked: Asked, command: str, kernel: Path) -> Subject:
     }
     if asked.ref is not None:
         task["reference"] = str(existing(asked.ref).absolute())
-    config = validate(with_overrides({"task": task}, asked.overrides), command)
+    config = validate(with_overrides({"task": task}, asked.overrides), command, asked.overrides)
     return Subject(resolve(config, Path.cwd()), kernel, None)

@@ -63,6 +63,11 @@ def test_inputs_resolve_against_the_file_and_output_against_the_working_director
         ("search.repairs=4", "search.repairs"),
         ("task.baseline=nowhere.cpp", "task.baseline: no file at"),
         ("llm.model=x", "llm.provider: is required"),
+        ("device.gpus=[0, 1]", "--set device.gpus=[0, 1]: device.gpus: a run measures on one GPU"),
+        ("device.gpus=[x]", "device.gpus.0: a run measures on one GPU"),
+        ("device.arch=sm90", "device.arch: write it as sm_90"),
+        ("task.dims=3", "task.dims: write each dim with its size"),
+        ("task.build.flags=-O3", "task.build.flags: input should be a list (got '-O3')"),
         ("branches", "write it as section.key=value"),
         ("task.dims.M.x=1", "`M` is a value, not a section"),
     ],
@@ -72,6 +77,12 @@ def test_a_wrong_key_or_value_is_named(task: Path, override: str, said: str) -> 
         load_config(task, [override])
     assert said in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_an_error_of_the_file_is_not_laid_to_set(task: Path) -> None:
+    task.write_text(task.read_text(encoding="utf-8") + "\ndevice: {arch: sm90}\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match=rf"^{task}: device\.arch: "):
+        load_config(task, ["search.branches=2"])
 
 
 def test_a_duplicate_key_is_an_error_and_not_the_last_one(task: Path) -> None:
