@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
 
 import click
 
 from agent.asked import FILE, Asked, kernel_options, set_option
-from agent.command import Result, command
+from agent.command import OneLineGroup, Result, command
 from agent.errors import ConfigError
 from agent.memory_cli import memory_group
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=OneLineGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="roofclimb", prog_name="roofclimb")
 def main() -> None:
     """Makes compute kernels faster overnight, with evidence for every method."""
@@ -49,9 +48,11 @@ def run(config: str, overrides: tuple[str, ...], dry_run: bool, require_sandbox:
         from agent.dryrun import dry_run as estimate
 
         return estimate(loaded, make_progress(sys.stderr, 1))
+    from agent.inspection import finished
     from agent.session import start
 
-    return _finished(start(loaded, lambda iterations: make_progress(sys.stderr, iterations)))
+    state = start(loaded, lambda iterations: make_progress(sys.stderr, iterations))
+    return finished(state, loaded.output / state.run_id)
 
 
 @main.command()
@@ -59,16 +60,19 @@ def run(config: str, overrides: tuple[str, ...], dry_run: bool, require_sandbox:
 @command
 def resume(run_dir: Path) -> Result:
     """Go on with a run where it stopped."""
+    from agent.inspection import finished
     from agent.progress import make_progress
     from agent.session import resume as go_on
 
-    return _finished(go_on(run_dir, lambda iterations: make_progress(sys.stderr, iterations)))
+    return finished(go_on(run_dir, lambda iterations: make_progress(sys.stderr, iterations)), run_dir)
 
 
-@main.command()
+@main.command(short_help="Look at this machine, and at a task's contract.")
 @click.option("--config", help="Check this task's contract too.")
 @set_option
-@click.option("--output", type=click.Path(path_type=Path), default=Path("."), help="Where env.json and env.md go.")
+@click.option(
+    "--output", type=click.Path(path_type=Path), default=Path("."), help="Folder of env.json and env.md; this one else."
+)
 @command
 def check(config: str | None, overrides: tuple[str, ...], output: Path) -> Result:
     """Look at this machine, and at a task's contract; nothing is asked of a model."""
@@ -164,7 +168,9 @@ def sass(
     from agent.sass_cli import sass as look
     from agent.sass_cli import sass_of_task
 
-    if (kernel is None) == (config is None):
+    if kernel is not None and config is not None:
+        raise ConfigError(f"sass: with --config the kernel is given as --kernel {kernel}")
+    if kernel is None and config is None:
         raise ConfigError("sass: give a KERNEL, or a task file with --config")
     if config is not None:
         if dims:
@@ -177,7 +183,7 @@ def sass(
     return look(kernel, against, arch, methods, dims, listing=listing)
 
 
-@main.command()
+@main.command(short_help="What each method of a kernel gains, by building it without.")
 @kernel_options
 @click.option("--against", type=FILE, help="The kernel that the methods were applied to; by default the baseline.")
 @click.option("--method", "methods", multiple=True, metavar="ID", help="Only these methods (compute.loop_unroll).")
@@ -214,9 +220,3 @@ def report(run_dir: Path) -> Result:
 
 
 main.add_command(memory_group)
-
-
-def _finished(state: Any) -> Result:
-    from agent.inspection import finished
-
-    return finished(state)

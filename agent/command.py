@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import wraps
-from typing import Any, ParamSpec
+from typing import IO, Any, ParamSpec
 
 import click
 
@@ -15,6 +16,39 @@ from agent.errors import RoofclimbError
 
 P = ParamSpec("P")
 Result = tuple[Mapping[str, Any], str]
+
+
+class OneLineGroup(click.Group):
+    """A group whose usage errors are one line, as all others are; without a command it shows its help."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """The group's own options; with nothing at all, the help."""
+        if not args and not ctx.resilient_parsing:
+            click.echo(ctx.get_help(), err=True)
+            ctx.exit(2)
+        with _one_line(ctx):
+            return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """The command, its options first."""
+        with _one_line(ctx):
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _one_line(ctx: click.Context) -> Iterator[None]:
+    try:
+        yield
+    except click.UsageError as error:
+        said = error.format_message().rstrip(".")
+        raise _OneLine(f"{said}; see {(error.ctx or ctx).command_path} --help") from error
+
+
+class _OneLine(click.ClickException):
+    exit_code = 2
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        click.echo(f"roofclimb: {self.format_message()}", file=file, err=file is None)
 
 
 def command(function: Callable[P, Result]) -> Callable[..., None]:

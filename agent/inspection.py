@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from agent.artefacts import plain
@@ -16,7 +15,9 @@ from agent.config import whole_dims
 from agent.errors import ConfigError
 from agent.faults import as_exit_codes
 from agent.journal import read_events
+from agent.lab import existing
 from agent.report.build import write_reports
+from agent.report.view import headline
 from agent.state import State, fold
 from backends.registry import detect, get_backend
 from backends.scalar_types import STREAM
@@ -31,8 +32,7 @@ def inspect_kernel(kernel: Path, dims: Sequence[str] = ()) -> tuple[Mapping[str,
         ConfigError: no such file, no live `solve`, or a parameter that cannot be bound.
         UnfitEnvironment: the backend's compiler is missing.
     """
-    if not kernel.is_file():
-        raise ConfigError(f"{kernel}: no such file")
+    existing(kernel)
     with as_exit_codes():
         name = detect(kernel)
         backend, spec = get_backend(name), BuildSpec(include=(kernel.parent.absolute(),))
@@ -46,10 +46,17 @@ def inspect_kernel(kernel: Path, dims: Sequence[str] = ()) -> tuple[Mapping[str,
         {"name": p.name, "type": p.type, "dtype": p.dtype, "pointer": p.pointer, "role": role_of(p)}
         for p in signature.parameters
     ]
-    table = Table("name", "type", "dtype", "role", title=f"{escape(str(kernel))}: {name}, returns {signature.returns}")
-    for row in parameters:
-        table.add_row(str(row["name"]), str(row["type"]), str(row["dtype"]), str(row["role"]))
-    return {"backend": name, "returns": signature.returns, "parameters": parameters}, draw(table)
+    table = Table("name", "type", "dtype", "role")
+    for p in signature.parameters:
+        table.add_row(p.name, p.type, _dtype_shown(p), role_of(p))
+    title = f"{kernel}: {name}" if name == "triton" else f"{kernel}: {name}, returns {signature.returns}"
+    return {"backend": name, "returns": signature.returns, "parameters": parameters}, f"{title}\n{draw(table)}"
+
+
+def _dtype_shown(parameter: Parameter) -> str:
+    if parameter.type == STREAM:
+        return ""
+    return "by task.tensors" if parameter.pointer and parameter.dtype == "void" else parameter.dtype
 
 
 def role_of(parameter: Parameter) -> str:
@@ -71,10 +78,11 @@ def report_run(run_dir: Path) -> tuple[Mapping[str, Any], str]:
     return {"state": plain(state), "files": files}, "\n".join(files)
 
 
-def finished(state: State) -> tuple[Mapping[str, Any], str]:
-    """What a run ends with on stdout."""
+def finished(state: State, run_dir: Path) -> tuple[Mapping[str, Any], str]:
+    """What a run ends with on stdout: the speedup, or why there is none to claim."""
     if state.speedup is None or state.speedup_interval is None:
-        return plain(state), f"{state.run_id}: {state.status}"
+        why, _ = headline(state, read_events(run_dir / "events.jsonl")[0])
+        return plain(state), f"{state.run_id}: {state.status} ({state.stop_reason}). {why}"
     low, high = state.speedup_interval
     line = f"{state.run_id}: {state.status} ({state.stop_reason}), {state.speedup:.2f}x [{low:.2f}, {high:.2f}]"
     return plain(state), f"{line} over the baseline, best from {state.best_from}"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from agent.command import Result, command
+from agent.command import OneLineGroup, Result, command
 from agent.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ _url = click.option(
 )
 
 
-@click.group("memory")
+@click.group("memory", cls=OneLineGroup)
 def memory_group() -> None:
     """What earlier runs learned: which strategies worked where, and which did not."""
 
@@ -71,6 +71,8 @@ def list_records(
             records = store.query(
                 family=family, backend=backend, arch=arch, outcome=outcome, method=method, run=run, limit=limit
             )
+        if not records:
+            click.echo(f"no such record in {_shown(url)}", err=True)
     except _NothingYet as error:
         click.echo(str(error), err=True)
     data = {"url": _shown(url), "records": [_as_json(stored) for stored in records]}

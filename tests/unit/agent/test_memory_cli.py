@@ -136,8 +136,10 @@ def test_a_path_that_is_no_file_is_an_error_a_script_can_read(command: str, url:
 
 
 def test_an_empty_list_prints_nothing(url: str) -> None:
-    """A script counts lines."""
-    assert memory("list", "--url", url, "--family", "softmax").stdout == ""
+    """A script counts lines; a person is told on stderr that the filter found nothing."""
+    done = memory("list", "--url", url, "--family", "softmax")
+    assert done.stdout == ""
+    assert "no such record in" in done.stderr
 
 
 def test_the_exported_document_is_the_same_as_json(url: str) -> None:
