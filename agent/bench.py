@@ -83,7 +83,8 @@ def _text(result: Mapping[str, Any]) -> str:
     for name in (*shown, "gflops", "gbps"):
         value = result[name]
         if value is not None:
-            lines.append(f"{name:22} {value:.5g}" if isinstance(value, float) else f"{name:22} {value}")
+            label = "speedup_over_reference" if name == "speedup" else name
+            lines.append(f"{label:22} {value:.5g}" if isinstance(value, float) else f"{label:22} {value}")
     if result["evidence"]:
         lines.append(result["evidence"])
     return "\n".join([*lines, *result["notes"]])

@@ -16,7 +16,7 @@ from agent.asked import Asked
 from agent.errors import ConfigError, UnfitEnvironment
 from agent.faults import as_exit_codes
 from agent.inspection import draw
-from agent.lab import Subject, find_subject
+from agent.lab import Subject, existing, find_subject
 from agent.live import Live, profile_live
 from agent.machine import here
 from agent.paths import cache_folder
@@ -181,7 +181,19 @@ def roofline_from(path: Path, question: Question) -> Result:
         "dtype": question.dtype,
         "ceilings": None if ceilings is None else plain(ceilings),
     }
-    return data, _shown_headroom(found, budget, whose if ceilings is not None else "unknown")
+    shown = _shown_headroom(found, budget, whose if ceilings is not None else "unknown")
+    missing = _no_floor(ceilings, question) if found.floor_ms is None else None
+    return data, f"{shown}\n{missing}" if missing else shown
+
+
+def _no_floor(ceilings: Ceilings | None, question: Question) -> str:
+    """What to give so that there is a floor."""
+    work = question.work
+    if work.flops is None and work.bytes is None:
+        return "For a floor, say what one call must do: --flops and --bytes."
+    if ceilings is None:
+        return "For a floor, give a page that tells the chip's peaks (--page raw), or --measured on the report's GPU."
+    return f"The report tells no peak of {question.dtype}; for a floor give --bytes, or --measured on the report's GPU."
 
 
 def read_pages(path: Path) -> Pages:
@@ -190,8 +202,7 @@ def read_pages(path: Path) -> Pages:
     Raises:
         ConfigError, UnfitEnvironment: as `profile_from`.
     """
-    if not path.is_file():
-        raise ConfigError(f"{path}: no such file")
+    existing(path)
     with _as_exit_codes(path):
         if path.suffix == ".ncu-rep":
             return read_report(path.absolute())

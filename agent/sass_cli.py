@@ -189,7 +189,8 @@ def _build(backend: Backend, kernel: Path, way: _Way) -> _Kernel:
         spec = replace(spec, arguments=backend.describe(kernel, way.dims, _DESCRIBE_LIMIT_S))
     built = backend.build(kernel, spec, cache_folder() / "builds")
     if not isinstance(built, Built):
-        raise ConfigError(f"{kernel}: {built.reason}" + (f"\n{built.evidence}" if built.evidence else ""))
+        detail = built.evidence.removeprefix(built.reason).strip("\n")
+        raise ConfigError(f"{kernel}: does not build: {built.reason}" + (f"\n{detail}" if detail else ""))
     listing = backend.disassemble(built)
     if listing is None:
         tool = "cuobjdump or nvdisasm" if backend.device == "gpu" else "objdump"

@@ -90,7 +90,8 @@ def convention_used(
     size = math.prod(_convention_shape(dims))
     notes = [
         f"task.tensors does not name {_list(p.name for p in guessed)}: "
-        f"each holds {size} elements (product of the two largest dims)"
+        f"each holds {size} elements, flat ({'the one dim' if len(dims) == 1 else 'product of the two largest dims'}); "
+        f"for a reference that needs shapes set task.tensors.{guessed[0].name}.shape"
     ]
     whole = [p.name for p in guessed if p.const and p.dtype in INTEGER_RANGES]
     if whole:
