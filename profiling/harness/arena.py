@@ -1,8 +1,8 @@
 """Memory that the oracle and one worker share: slots of guarded tensors.
 
-A slot holds every tensor of a case. Each tensor ends as near to the end of its last page as its 64-byte alignment
-allows; the rest of the page is random guard bytes, and in a worker on the host the page after it cannot be touched at
-all. The bytes before it are guarded too.
+A slot holds every tensor of a case. Each tensor ends as near to the end of its last page as its alignment allows; the
+rest of the page is random guard bytes, and in a worker on the host the page after it cannot be touched at all. The
+bytes before it are guarded too.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from profiling.types import Case, Scalar, TaskError, Tensor
 PAGE = mmap.PAGESIZE
 _ALIGN = 64
 _POOL_BYTES, _GPU_POOLS = 8 << 20, 32
+_PIECE = 1 << 26  # torch finds no place among more than 2^31 bytes, and needs eight times their memory for it
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,10 +126,10 @@ def _known(size: int | None) -> int:
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether no memory was to be had; torch says so in a RuntimeError like any other."""
+    """Whether no memory was to be had; torch says so in a RuntimeError like any other, we in a TaskError."""
     text = str(error)
     told = "not enough memory" in text or "allocate memory" in text or "out of memory" in text
-    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and told)
+    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError | TaskError) and told)
 
 
 class RandomBytes:
@@ -181,6 +182,7 @@ class Arena:
         """Give the memory up. Safe to call twice."""
         if self._bytes is not None:
             self._bytes = None
+            self._kept.clear()
             self._memory.close()
 
     def stage(self, slot: int, inputs: Mapping[str, torch.Tensor]) -> None:
@@ -214,8 +216,12 @@ class Arena:
     @staticmethod
     def _first(a: torch.Tensor, b: torch.Tensor, begin: int, end: int) -> int | None:
         """Position of the first unequal byte in [begin, end), counted from `begin`."""
-        unequal = torch.nonzero(a[begin:end] != b[begin:end])
-        return int(unequal[0]) if unequal.numel() else None
+        for at in range(begin, end, _PIECE):
+            piece = slice(at, min(at + _PIECE, end))
+            unequal = torch.nonzero(a[piece] != b[piece])
+            if unequal.numel():
+                return at - begin + int(unequal[0])
+        return None
 
     def outputs(self, slot: int) -> dict[str, torch.Tensor]:
         """Copies of the outputs, in the oracle's own memory."""

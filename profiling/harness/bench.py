@@ -11,7 +11,7 @@ from types import TracebackType
 import torch
 
 from profiling.device import pinned_cores
-from profiling.harness.arena import Arena, Layout, RandomBytes
+from profiling.harness.arena import Arena, Layout, RandomBytes, out_of_memory
 from profiling.harness.inputs import Draw, InputMaker, Pools
 from profiling.harness.launcher import Launcher
 from profiling.harness.memory import Device
@@ -22,6 +22,7 @@ from profiling.types import Case, Limits, Problem, TaskError, Tolerance
 _RING_SLOTS = 256
 _GPU_WORKER_CORES = 8
 _LEAD_US = {"cpp": 0, "cuda": 20, "triton": 300}  # Python takes tens of microseconds to launch a kernel
+_OWN_BYTES = 2 << 30  # more than a worker takes without its candidate, a CUDA context included
 _MARGIN_S = 60.0  # on top of a worker's own limit, which we watch ourselves
 
 
@@ -222,18 +223,44 @@ class Bench:
             led: on a GPU, keep what launching costs the host out of the time.
 
         Raises:
-            CandidateFailure: a crash, a limit, or damage to inputs or guards.
+            CandidateFailure: a crash, a limit, damage to inputs or guards, or memory that it held and we lacked.
         """
+        try:
+            return self._frame(draws, labels, cold=cold, led=led)
+        except (RuntimeError, MemoryError, TaskError) as error:
+            if not out_of_memory(error):
+                raise
+            self._blame_hoarder(labels)
+            raise
+
+    def _blame_hoarder(self, labels: Sequence[str]) -> None:
+        """No memory was left for us: kill the worker, and raise CandidateFailure if that gives much of it back."""
+        before = self._rig.device.available()
+        self._worker.kill()
+        held = self._rig.device.available() - before
+        if held > _OWN_BYTES:
+            raise CandidateFailure(
+                f"held {held / 2**30:.1f} GiB of memory of its own in {_span(labels)}, "
+                "which left too little to check it: free what a call allocates"
+            )
+
+    def _frame(
+        self,
+        draws: Sequence[tuple[Draw, Mapping[str, torch.Tensor]]],
+        labels: Sequence[str],
+        *,
+        cold: bool,
+        led: bool,
+    ) -> Frame:
         for slot, (_, inputs) in enumerate(draws):
             self._arena.stage(slot, inputs)
         if cold:
             self._rig.device.flush([r for slot in range(len(draws)) for r in self._arena.ranges(slot)])
         self._rig.device.settle()
-        where = labels[0] if len(labels) == 1 else f"{labels[0]} to {labels[-1]}"
         count = len(draws)
         self._rig.phase("worker", self._rig.limits.call_s * count + _MARGIN_S)
         lead_us = self._rig.lead_us if led else 0
-        reply = self._worker.run(0, count, where, lead_us, flush=cold and led)
+        reply = self._worker.run(0, count, _span(labels), lead_us, flush=cold and led)
         records = []
         for slot, (draw, _) in enumerate(draws):
             damage = self._arena.damage(slot)
@@ -255,3 +282,8 @@ class Bench:
         self._arena.stage(0, inputs)
         named = self._rig.problem.backend == "triton"
         return self._arena.layout.setup(0, 1, self._rig.cores, named=named), self._arena.image(0)
+
+
+def _span(labels: Sequence[str]) -> str:
+    """What calls are called together."""
+    return labels[0] if len(labels) == 1 else f"{labels[0]} to {labels[-1]}"

@@ -71,16 +71,18 @@ class NativeLauncher:
         except OSError as error:
             raise HarnessFault(f"cannot read {artifact}: {error.strerror}") from error
         descriptors = (inherited.channel, inherited.arena, candidate, inherited.status)
-        process = subprocess.Popen(
-            serve_command(self._runner, descriptors),
-            stdin=subprocess.DEVNULL,
-            stdout=inherited.output,
-            stderr=inherited.output,
-            env={**worker_environment(cores), **self._environment},
-            pass_fds=descriptors,
-            start_new_session=True,
-        )
-        os.close(candidate)
+        try:
+            process = subprocess.Popen(
+                serve_command(self._runner, descriptors),
+                stdin=subprocess.DEVNULL,
+                stdout=inherited.output,
+                stderr=inherited.output,
+                env={**worker_environment(cores), **self._environment},
+                pass_fds=descriptors,
+                start_new_session=True,
+            )
+        finally:
+            os.close(candidate)
         return _Child(process)
 
     def close(self) -> None:

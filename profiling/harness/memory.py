@@ -21,6 +21,7 @@ Range = tuple[int, int]
 _IPC_BLOCK = 2 << 20  # an IPC handle opens whole blocks of this size: ours hold nothing else
 _HANDLE_BYTES = 64
 _GPU_ARENA = struct.Struct(f"=48s{_HANDLE_BYTES}sQ")  # struct GpuArena of profiling/native/gpu.h
+_MOST_KEPT_BYTES, _KEPT_SHARE = 8 << 30, 8  # of outputs on a GPU, and the part of its memory that they may take
 _FLUSH_L2S = 4  # bytes that push everything else out of the L2, in its sizes
 
 
@@ -166,15 +167,19 @@ class GpuMemory:
         _call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(whole))
         self._address = address.value
         handle = ctypes.create_string_buffer(_HANDLE_BYTES)
-        _call("cuIpcGetMemHandle", handle, ctypes.c_uint64(self._address))
+        try:
+            _call("cuIpcGetMemHandle", handle, ctypes.c_uint64(self._address))
+        except HarnessFault:
+            _call("cuMemFree_v2", ctypes.c_uint64(self._address))
+            raise
         self.bytes = torch.as_tensor(_DeviceBytes(self._address, size), device="cuda")
         self.fd = os.memfd_create("roofclimb-arena", os.MFD_CLOEXEC)
         os.write(self.fd, _GPU_ARENA.pack(uuid.encode(), handle.raw, whole))
 
     def close(self) -> None:
         """Free it: whoever still looks into it is wrong."""
-        torch.cuda.synchronize()
         os.close(self.fd)
+        torch.cuda.synchronize()
         _call("cuMemFree_v2", ctypes.c_uint64(self._address))
 
 
@@ -191,7 +196,7 @@ class Gpu:
     align = 256  # what cudaMalloc gives, so that kernels may read 16 bytes at once and TMA finds its alignment
     gap = 0
     one_by_one = True
-    arena_bytes, ring_bytes, kept_bytes = 4 << 30, 256 << 20, 8 << 30
+    arena_bytes, ring_bytes = 4 << 30, 256 << 20
     most_samples, most_blocks = 200, 40
 
     def __init__(self, uuid: str) -> None:
@@ -203,6 +208,7 @@ class Gpu:
         torch.cuda.init()
         size = _FLUSH_L2S * torch.cuda.get_device_properties(0).L2_cache_size
         self._flushing = torch.empty(max(size, 64 << 20) // 4, dtype=torch.float32)
+        self.kept_bytes = min(_MOST_KEPT_BYTES, torch.cuda.mem_get_info()[1] // _KEPT_SHARE)
 
     @property
     def has_room_for_more(self) -> bool:

@@ -117,8 +117,10 @@ class TritonLauncher:
             socket.send_fds(channel, [request.encode()], list(descriptors))
             _, handles, _, _ = socket.recv_fds(channel, _MESSAGE_BYTES, 1)
         except OSError as error:
+            self.close()  # else an answer that comes late would be taken for that of another worker
             raise HarnessFault(f"the parent of Triton's workers does not answer: {error}") from error
         if not handles:
+            self.close()  # the next worker gets a new one
             raise HarnessFault("the parent of Triton's workers has ended")
         return _Forked(handles[0], folder, self._known)
 

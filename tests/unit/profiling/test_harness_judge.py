@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import random
 from pathlib import Path
 
@@ -112,6 +113,18 @@ def test_guards_begin_with_the_first_byte_after_a_tensor_and_inputs_are_watched(
     assert place.offset % 64 == 0
     assert place.end - place.offset - place.size < 64
     assert memory.numel() == layout.slot_bytes
+    arena.close()
+
+
+def test_a_changed_byte_is_found_anywhere_in_a_large_input(tmp_path: Path) -> None:
+    """A kernel that overwrites gigabytes of its input must be told so, not end in a search that has no room."""
+    n = (1 << 26) + 1000
+    case = Case({}, (Tensor("x", (n,), "int8", "in"), Tensor("y", (1,), "int8", "out")))
+    arena = Arena(Layout.of(case), 1, RandomBytes(random.Random(1)), Host(build_flush(tmp_path), memory_available))
+    arena.stage(0, {"x": torch.zeros(n, dtype=torch.int8)})
+    place = arena.layout.places[0]
+    os.pwrite(arena.fd, b"\1\1", place.offset + n - 2)
+    assert arena.damage(0) == f"changed its input x[{n - 2}]"
     arena.close()
 
 

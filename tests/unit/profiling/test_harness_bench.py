@@ -1,0 +1,73 @@
+"""Who is to blame when the oracle has no memory left: a kernel that keeps it, or dims that are too large."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from profiling.harness.arena import RandomBytes, memory_available
+from profiling.harness.bench import Bench, Rig
+from profiling.harness.inputs import Draw, Pools
+from profiling.harness.launcher import NativeLauncher
+from profiling.harness.memory import Host
+from profiling.harness.runner_build import Native, build_flush, build_native
+from profiling.harness.worker import CandidateFailure
+from profiling.types import Limits, TaskError
+from tests.kernels import GEMM_FAST, GEMM_SIGNATURE, compile_kernel, gemm_problem
+
+
+class Full(Host):
+    """The host, whose memory is said to be used up; `free` is what it has at each question."""
+
+    free: Iterator[int]
+
+    def available(self) -> int:
+        return next(self.free)
+
+    def settle(self) -> None:
+        raise TaskError("the GPU is out of memory: use smaller dims")
+
+
+@pytest.fixture(scope="module")
+def native(tmp_path_factory: pytest.TempPathFactory) -> Native:
+    return build_native(GEMM_SIGNATURE, tmp_path_factory.mktemp("bench"))
+
+
+def run(native: Native, folder: Path, given_back: int) -> None:
+    """One call of a kernel whose end gives `given_back` bytes back."""
+    device = Full(build_flush(folder), memory_available)
+    device.free = iter((1 << 34, 1 << 20, (1 << 20) + given_back))
+    rng = random.Random(1)
+    problem = gemm_problem(folder)
+    rig = Rig(
+        problem=problem,
+        reference=None,
+        tolerance=None,
+        empty=native.empty,
+        device=device,
+        launcher=NativeLauncher(native.runner, {}),
+        limits=Limits(call_s=5.0),
+        cores=tuple(sorted(os.sched_getaffinity(0))[:1]),
+        noise=RandomBytes(rng),
+        pools=Pools(rng),
+        seed=lambda: 1,
+        phase=lambda name, limit_s: None,
+    )
+    draw = Draw(1, "declared")
+    with Bench(rig, compile_kernel(GEMM_FAST, folder, "fast"), problem.timed, slots=1) as bench:
+        bench.frame([(draw, rig.inputs(problem.timed).make(draw))], ["a check"], cold=False)
+
+
+def test_a_kernel_that_keeps_the_memory_fails_alone(native: Native, tmp_path: Path) -> None:
+    """One that allocates in every call and frees nothing is common: it must not end the run as the task's fault."""
+    with pytest.raises(CandidateFailure, match=r"held 40\.0 GiB of memory of its own in a check"):
+        run(native, tmp_path, 40 << 30)
+
+
+def test_dims_that_are_too_large_stay_the_tasks_fault(native: Native, tmp_path: Path) -> None:
+    with pytest.raises(TaskError, match="use smaller dims"):
+        run(native, tmp_path, 1 << 29)
