@@ -72,7 +72,7 @@ class Oracle:
             case wire.Open():
                 return self._open(request)
             case wire.CheckTask():
-                return wire.Checked(check=check_task(self._verifier, request.baseline, self._settings.threads))
+                return wire.Checked(check=check_task(self._verifier, request.baseline, self._settings))
             case wire.Evaluate():
                 return self._evaluate(request)
             case wire.Compare():

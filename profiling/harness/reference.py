@@ -108,7 +108,8 @@ class Reference:
             for name, t in outputs.items()
             if t.role == "inout" or not arguments[name].dtype.is_floating_point
         }
-        returned = self._guarded("raised", lambda: self._function(**self._accepted(arguments)))
+        accepted = self._accepted(arguments)
+        returned = self._guarded("raised", lambda: _ended(self._function(**accepted)))
         named = self._by_name(returned, list(outputs))
         result = {}
         for name, tensor in outputs.items():
@@ -146,12 +147,16 @@ class Reference:
 
     def _cuda_ms(self, accepted: Mapping[str, torch.Tensor], flush: Callable[[], None]) -> float:
         start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        flush()
-        torch.cuda._sleep(_HOLD_CYCLES)  # as for kernels: what launching costs the host is not billed
-        start.record()
-        self._guarded("raised", lambda: self._function(**accepted))
-        end.record()
-        end.synchronize()
+
+        def call() -> None:
+            flush()
+            torch.cuda._sleep(_HOLD_CYCLES)  # as for kernels: what launching costs the host is not billed
+            start.record()
+            self._function(**accepted)
+            end.record()
+            end.synchronize()
+
+        self._guarded("raised", call)
         return float(start.elapsed_time(end))
 
     def _arguments(
@@ -246,6 +251,13 @@ class Reference:
             raise TaskError(f"{self._name}: {what}: {type(error).__name__}: {text}{where}{remedy}") from error
         finally:
             self._phase("harness", _OWN_S)
+
+
+def _ended(returned: object) -> object:
+    """What a call returned, once a GPU has done all of it: a fault there comes up here and not in a call of ours."""
+    if torch.get_default_device().type == "cuda":
+        torch.cuda.synchronize()
+    return returned
 
 
 def widened(dtype: torch.dtype) -> torch.dtype:

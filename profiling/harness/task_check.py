@@ -13,7 +13,7 @@ from profiling.harness.arena import torch_dtype
 from profiling.harness.inputs import CHECKED, Distribution, Draw
 from profiling.harness.judge import Exactness, Judgement, judge, relative_error
 from profiling.harness.verify import Key, Verifier, key
-from profiling.types import Case, TaskCheck, TaskError, Tensor
+from profiling.types import Case, MeasureSettings, TaskCheck, TaskError, Tensor
 
 # The error of a small output is a matter of luck: it takes several calls to learn how large it may be.
 _MANY_ELEMENTS, _FEW, _SEVERAL = 1024, 2, 8
@@ -22,7 +22,7 @@ _EXTREME: tuple[Distribution, ...] = ("spike", "heavy-tailed")
 _CHEAP_ELEMENTS, _MANY_DRAWS = 1 << 16, 16
 
 
-def check_task(verifier: Verifier, baseline: Path, threads: int) -> TaskCheck:
+def check_task(verifier: Verifier, baseline: Path, settings: MeasureSettings) -> TaskCheck:
     """Test the reference, the tolerance and the baseline; remember the baseline's errors.
 
     Raises:
@@ -30,8 +30,8 @@ def check_task(verifier: Verifier, baseline: Path, threads: int) -> TaskCheck:
     """
     rig = verifier.rig
     case = rig.problem.timed
-    if not any(t.role != "in" for t in case.tensors):
-        raise TaskError("the kernel has no output: nothing could be checked")
+    if not any(t.role != "in" and t.elements for t in case.tensors):
+        raise TaskError("the kernel has no output, or only empty ones: nothing could be checked")
     verifier.baseline.clear()
     verifier.dropped.clear()
     rejected: tuple[str, ...] = ()
@@ -40,7 +40,9 @@ def check_task(verifier: Verifier, baseline: Path, threads: int) -> TaskCheck:
         rejected = _try_wrong_answers(verifier, case)
         flops, moved = rig.reference.work("flops", case), rig.reference.work("bytes", case)
         inputs = rig.inputs(case).make(Draw(rig.seed(), "declared"))
-        reference_ms = rig.reference.time_ms(case, inputs, threads, lambda: rig.device.flush(()))
+        cold = settings.l2 == "cold"
+        flush = (lambda: rig.device.flush(())) if cold else (lambda: None)
+        reference_ms = rig.reference.time_ms(case, inputs, settings.threads, flush)
     dropped = _measure_baseline(verifier, baseline)
     return TaskCheck(rejected, tuple(dropped), reference_ms, flops, moved, rig.tolerance)
 
@@ -120,7 +122,7 @@ def _try_wrong_answers(verifier: Verifier, case: Case) -> tuple[str, ...]:
     for name, answer in _wrong_answers(case, inputs, right, elsewhere):
         result = judge(case, answer, expected, rig.tolerance, None)
         if result.reason is None:
-            largest = max((float(v.abs().max()) for v in expected.values() if v.numel()), default=0.0)
+            largest = max((float(v.to(torch.float64).abs().max()) for v in expected.values() if v.numel()), default=0.0)
             raise TaskError(
                 f"the tolerance is unfit: an answer of {_SAYING[name]} would pass "
                 f"(atol={rig.tolerance.atol:g}, rtol={rig.tolerance.rtol:g}, largest |reference| {largest:.3g}): "

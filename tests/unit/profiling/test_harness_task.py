@@ -250,3 +250,20 @@ def test_inputs_made_by_the_reference_reach_the_kernel(tmp_path: Path) -> None:
         built = compile_kernel(kernel + "{ for (int i = 0; i < n; i++) y[i] = x[at[i]]; }", tmp_path, "gather")
         harness.check_task(built)
         assert harness.evaluate(built).verdict == "pass"
+
+
+def test_a_mask_that_zeros_would_pass_is_unfit(tmp_path: Path) -> None:
+    """Said as the task's fault, whatever the output's type: a bool has no absolute value."""
+    reference = tmp_path / "ref.py"
+    reference.write_text("def reference(x, y, n):\n    y.copy_(x > 1e30)\n")
+    signature = Signature((pointer("x", const=True), Parameter("y", "bool*", "bool", True, False), integer("n")))
+    tensors = (Tensor("x", (500,), "float32", "in"), Tensor("y", (500,), "bool", "out"))
+    problem = Problem("mask", signature, Case({"n": 500}, (*tensors, Scalar("n", "int32", 500))), (), reference)
+    kernel = (
+        'extern "C" void solve(const float* x, bool* y, int n) { for (int i = 0; i < n; i++) y[i] = x[i] > 1e30f; }'
+    )
+    with (
+        Harness(problem, SETTINGS, LIMITS, tmp_path / "cache") as harness,
+        pytest.raises(TaskError, match="an answer of all zeros would pass"),
+    ):
+        harness.check_task(compile_kernel(kernel, tmp_path, "mask"))
