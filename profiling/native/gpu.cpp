@@ -23,7 +23,8 @@ struct Driver {
     Result (*init)(unsigned);
     Result (*device_count)(int*);
     Result (*device)(Device*, int);
-    Result (*device_uuid)(Uuid*, Device);
+    Result (*device_uuid)(Uuid*, Device);     // of the slice, where the GPU is divided (MIG)
+    Result (*whole_gpu_uuid)(Uuid*, Device);  // null where the driver has it no more
     Result (*attribute)(int*, int, Device);
     Result (*retain)(void**, Device);
     Result (*set_current)(void*);
@@ -124,6 +125,7 @@ bool resolve_driver() {
         return false;
     }
     Driver& d = driver;
+    d.whole_gpu_uuid = reinterpret_cast<Result (*)(Uuid*, Device)>(dlsym(library, "cuDeviceGetUuid"));
     return resolve(library, d.init, "cuInit") && resolve(library, d.device_count, "cuDeviceGetCount") &&
            resolve(library, d.device, "cuDeviceGet") &&
            resolve(library, d.device_uuid, "cuDeviceGetUuid_v2", "cuDeviceGetUuid") &&
@@ -156,6 +158,19 @@ void print_uuid(const Uuid& uuid, char* text, size_t size) {
              b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
 }
 
+// Whether the device is the GPU of this UUID, or a slice of it: CUDA shows one slice under the whole GPU's name.
+bool is_named(Device device, const char* wanted, bool* named) {
+    Uuid uuid;
+    char text[48];
+    if (!good(driver.device_uuid(&uuid, device), "cuDeviceGetUuid")) return false;
+    print_uuid(uuid, text, sizeof text);
+    *named = strcmp(text, wanted) == 0;
+    if (*named || !driver.whole_gpu_uuid || driver.whole_gpu_uuid(&uuid, device) != 0) return true;
+    print_uuid(uuid, text, sizeof text);
+    *named = strcmp(text, wanted) == 0;
+    return true;
+}
+
 bool prepare_lead(Device device) {
     int sms = 0, threads = 0, l2 = 0;
     void* module = nullptr;
@@ -185,12 +200,9 @@ bool open_device(const char* wanted) {
     if (!good(driver.device_count(&count), "cuDeviceGetCount")) return false;
     for (int i = 0; i < count; i++) {
         Device device;
-        Uuid uuid;
-        char text[48];
-        if (!good(driver.device(&device, i), "cuDeviceGet") || !good(driver.device_uuid(&uuid, device), "cuDeviceGetUuid"))
-            return false;
-        print_uuid(uuid, text, sizeof text);
-        if (strcmp(text, wanted) != 0) continue;
+        bool named = false;
+        if (!good(driver.device(&device, i), "cuDeviceGet") || !is_named(device, wanted, &named)) return false;
+        if (!named) continue;
         void* context = nullptr;
         return good(driver.retain(&context, device), "cuDevicePrimaryCtxRetain") &&
                good(driver.set_current(context), "cuCtxSetCurrent") &&
