@@ -155,6 +155,8 @@ def _measure(lab: Lab, pair: _Pair, methods: _Methods) -> _Found:
     assert isinstance(kernel, Built)
     assert isinstance(base, Built)
     spread = harness.aa_spread(kernel.artifact)
+    if isinstance(spread, Rejected) and spread.stage != "time":
+        raise ConfigError(f"{pair.kernel} cannot be compared with itself: {spread.reason}")
     if isinstance(spread, Rejected):
         raise UnfitEnvironment(f"the noise cannot be measured here: {spread.reason}; is the machine busy?")
     gain = harness.compare(base.artifact, kernel.artifact)

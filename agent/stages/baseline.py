@@ -40,6 +40,8 @@ def measure_noise(run: Run, iteration: int, kernel: Kernel) -> None:
         run.progress.activity(f"measuring the noise: {kernel.label} against itself")
         spread = run.harness.aa_spread(kernel.built.artifact)
         if isinstance(spread, Rejected):
+            if not measured and spread.stage != "time":
+                raise ConfigError(f"{kernel.label} cannot be compared with itself: {spread.reason}")
             if not measured:
                 raise UnfitEnvironment(f"the noise cannot be measured here: {spread.reason}; is the machine busy?")
             run.note(run.key(iteration, "aa"), f"A/A spread not measured again for {kernel.label}: {spread.reason}")

@@ -98,6 +98,14 @@ def test_a_kernel_is_not_faster_than_itself(lab: Lab) -> None:
     assert [gain for gain in gains if gain > margin] == []
 
 
+def test_a_kernel_that_fails_against_itself_is_a_value(lab: Lab) -> None:
+    """A champion that is wrong now and then must not end the night: its noise alone stays unknown."""
+    wrong = compile_kernel(f"{GEMM_HEAD} {{ C[0] = 1; }}", lab.folder, "wrong_twice")
+    found = lab.harness.aa_spread(wrong)
+    assert isinstance(found, Rejected)
+    assert found.stage == "verify"
+
+
 def test_a_comparison_says_which_of_the_two_is_wrong(lab: Lab) -> None:
     wrong = compile_kernel(f"{GEMM_HEAD} {{ C[0] = 1; }}", lab.folder, "wrong")
     for a, b, who in ((lab.naive, wrong, "b"), (wrong, lab.naive, "a")):
