@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
@@ -115,8 +116,12 @@ def report_folder(run: Run, kernel: Kernel) -> Path:
 def save_report(run: Run, kernel: Kernel, target: Path) -> None:
     """Put ncu's report of a kernel beside what rests on it, where there is one."""
     report = report_folder(run, kernel) / REPORT
-    if report.is_file() and not target.exists():
+    if not report.is_file() or target.exists():
+        return
+    try:
         os.link(report, target)
+    except OSError:  # a file system without links
+        shutil.copyfile(report, target)
 
 
 def on_this_device(run: Run, kernel: Kernel, baseline: Kernel) -> Kernel:

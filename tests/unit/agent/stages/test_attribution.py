@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal
 
+import pytest
+
 from agent.events import AblationBuilt
-from agent.stages.ablation import ALL, Ablation
+from agent.stages.ablation import ALL, Ablation, code_differs
 from agent.stages.attribution import attribute
-from backends.types import Rejected
+from backends.registry import get_backend
+from backends.types import Built, Listing, Rejected
 from profiling.types import Axis, Comparison, MethodPresence
 
 Presence = Literal["verified", "absent", "unavailable", "none"]
@@ -175,3 +179,14 @@ def test_a_champion_that_gained_nothing_has_no_interaction_to_explain() -> None:
     assert classes({"compute.a": ("verified", without("compute.a", compared(1.0)))}, compared(0.9)) == {
         "compute.a": "ineffective"
     }
+
+
+@pytest.mark.parametrize(("backend", "differs"), [("cuda", None), ("cpp", False)])
+def test_a_launch_that_nothing_could_list_is_no_proof_that_a_switch_does_nothing(
+    backend: str, differs: bool | None, tmp_path: Path
+) -> None:
+    """Without objdump a method that changes only the launch would be called a failed implementation."""
+    artifact = tmp_path / "unlistable.so"
+    artifact.write_bytes(b"no library")
+    built = Built(artifact, "key", (), "", 0.0, cached=False)
+    assert code_differs(get_backend(backend), built, built, lambda _: Listing("any", (), "")) is differs
