@@ -58,8 +58,8 @@ def on_gpu(harness: Harness, built: Built, level: Level, folder: Path) -> Collec
     """
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    command = harness.profiled_command(built.artifact)
     with harness.alone():  # another run's timing would be disturbed, and its kernels' counters read
+        command = harness.profiled_command(built.artifact)
         return collect(
             command, folder=folder, level=level, timeout_s=_TIMEOUT_S, environment=harness.profiled_environment()
         )

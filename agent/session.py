@@ -8,7 +8,7 @@ import shutil
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
@@ -185,7 +185,9 @@ def _lab(task: Task, machine: Machine, cache: Path, progress: Progress, stopped:
 
 
 def _log_session(folder: Path, journal: Journal, task: Task, machine: Machine, lab: Harness, cache: Path) -> None:
-    environment = look_at(machine, task.backend, lab.layers(), cache)
+    # The counter of a GPU that is read for it would disturb another run's timing.
+    with lab.alone() if machine.gpu is not None else nullcontext():
+        environment = look_at(machine, task.backend, lab.layers(), cache)
     number = str(len(journal.all(SessionStarted)))
     journal.append(SessionStarted(key=number, device_id=machine.id, environment=environment))
     write_json(folder / "env.json", environment)
