@@ -68,10 +68,13 @@ def rows(events: Sequence[AnyEvent]) -> Iterator[Row]:
         spent, before = event.elapsed_s - before, event.elapsed_s
         if isinstance(event, ev.ChampionDecided):
             accepted = event.accepted
-        if isinstance(event, ev.Profiled) and event.profile.level == "targeted":
+        targeted = isinstance(event, ev.Profiled) and event.profile.level == "targeted"
+        if targeted or getattr(event, "iteration", 0) > 0:
             part = "iteration"
         extra = accepted and isinstance(event, ev.Profiled | ev.AaMeasured)
         yield ("accepted" if extra else part), stage_of(event) or "bookkeeping", spent
+        if isinstance(event, ev.IterationEnded):
+            accepted = False
 
 
 def table(found: Sequence[Row]) -> str:
