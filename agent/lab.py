@@ -76,8 +76,8 @@ class Lab:
 
         with ThreadPoolExecutor(max_workers=max(1, self.machine.cpu.usable_cores or 1)) as pool:
             builds = list(pool.map(lambda s: self.task.backend.build(s[0], s[1], self.builds), sources))
-            tuned = [self._tuned(built) for built in builds]
-            return list(pool.map(checked, [source for source, _ in sources], tuned))
+            held = list(pool.map(checked, [source for source, _ in sources], builds))
+        return [self._tuned(built) for built in held]
 
     def build_baseline(self) -> Built:
         """The task's baseline. Raises ConfigError: it does not build."""

@@ -242,9 +242,11 @@ class Run:
 
     def build_all(self, sources: Sequence[tuple[Path, BuildSpec]]) -> list[Built | Rejected]:
         """Build in parallel, in order. Raises ToolchainError: the compiler is missing or broken."""
+        return [self._tuned(built) for built in self._built(sources)]
+
+    def _built(self, sources: Sequence[tuple[Path, BuildSpec]]) -> list[Built | Rejected]:
         with ThreadPoolExecutor(max_workers=max(1, self.device.usable_cores or 1)) as pool:
-            builds = list(pool.map(lambda s: self.task.backend.build(s[0], s[1], self.cache), sources))
-        return [self._tuned(built) for built in builds]
+            return list(pool.map(lambda s: self.task.backend.build(s[0], s[1], self.cache), sources))
 
     def _tuned(self, built: Built | Rejected) -> Built | Rejected:
         """With an autotuner's choice made and frozen, so that nothing tunes while it is timed."""
@@ -253,15 +255,16 @@ class Run:
         return tune(self.task.backend, self.lab, built, self.cache)
 
     def build_candidates(self, sources: Sequence[tuple[Path, BuildSpec]]) -> list[Built | Rejected]:
-        """The same for kernels that a model wrote: held to the task's signature and libraries."""
+        """The same for kernels that a model wrote: held to the task's signature and libraries, and only then tuned."""
         with ThreadPoolExecutor(max_workers=max(1, self.device.usable_cores or 1)) as pool:
             signatures = [pool.submit(check_signature, self.task, path) for path, _ in sources]
-            builds = self.build_all(sources)
+            builds = self._built(sources)
             problems = [signature.result() for signature in signatures]
-        return [
+        held = [
             built if isinstance(built, Rejected) else problem or check_libraries(self.task, built)
             for built, problem in zip(builds, problems, strict=True)
         ]
+        return [self._tuned(built) for built in held]
 
     def compare(self, iteration: int, name: str, a: tuple[str, Built], b: tuple[str, Built]) -> Comparison | Rejected:
         """Interleaved A/B, logged once under the iteration and `name`; `a` and `b` are labels and builds."""
