@@ -21,7 +21,7 @@ from pydantic import ValidationError
 
 from backends.build_cache import private_folder
 from backends.process import clean_environment, kill_group
-from backends.types import Rejected
+from backends.types import Rejected, ToolchainError
 from profiling.exclusive import exclusive_timing
 from profiling.harness import triton_launcher, verdict, walled, wire
 from profiling.harness.runner_build import Native, build_native
@@ -45,6 +45,7 @@ _ORACLE_ENVIRONMENT = {
     "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
     "MALLOC_TRIM_THRESHOLD_": str(1 << 30),
 }
+_FAULTS: Mapping[str, type[Exception]] = {"task": TaskError, "machine": ToolchainError, "harness": HarnessFault}
 _ROOT = Path(__file__).parents[2]
 # Not `-m`: it puts the working folder first on the path, and a user's `torch.py` there must not be taken for ours.
 _SERVE = "import sys; sys.path[:] = filter(None, sys.path); from profiling.harness.oracle import main; main()"
@@ -345,7 +346,7 @@ class _OracleProcess:
             if isinstance(reply, wire.Phase):
                 phase = reply
             elif isinstance(reply, wire.Failed):
-                raise TaskError(reply.message) if reply.fault == "task" else HarnessFault(reply.message)
+                raise _FAULTS[reply.fault](reply.message)
             else:
                 return reply
 

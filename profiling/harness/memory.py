@@ -13,6 +13,7 @@ from typing import Protocol
 
 import torch
 
+from backends.types import ToolchainError
 from profiling.types import HarnessFault, TaskError
 
 Range = tuple[int, int]
@@ -190,7 +191,7 @@ class Gpu:
         uuid: of the GPU.
 
     Raises:
-        TaskError: torch has no CUDA, or shows no GPU.
+        ToolchainError: torch has no CUDA, or sees no GPU.
     """
 
     align = 256  # what cudaMalloc gives, so that kernels may read 16 bytes at once and TMA finds its alignment
@@ -201,7 +202,7 @@ class Gpu:
 
     def __init__(self, uuid: str) -> None:
         if not torch.cuda.is_available():
-            raise TaskError("torch shows no GPU to the oracle: install a torch built for CUDA, and check nvidia-smi")
+            raise ToolchainError("torch sees no GPU: install a torch that is built for CUDA, and check nvidia-smi")
         self._uuid = uuid
         self.torch_device = torch.device("cuda")
         torch.set_default_device(self.torch_device)

@@ -17,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
+from backends.types import ToolchainError
 from profiling.harness import wire
 from profiling.harness.arena import RandomBytes, memory_available, out_of_memory
 from profiling.harness.bench import Bench, Rig, worker_cores
@@ -57,6 +58,8 @@ class Oracle:
             self.reply(self._fulfil(wire.REQUEST.validate_json(line)))
         except TaskError as error:
             self.reply(wire.Failed(fault="task", message=str(error)))
+        except ToolchainError as error:
+            self.reply(wire.Failed(fault="machine", message=str(error)))
         except (HarnessFault, OSError, CandidateFailure) as error:
             self.reply(wire.Failed(fault="harness", message=str(error)))
         except Exception as error:

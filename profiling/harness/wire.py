@@ -82,10 +82,10 @@ class Phase(_Message):
 
 
 class Failed(_Message):
-    """A request that was not fulfilled: through the task's fault, or the harness's own."""
+    """A request that was not fulfilled: through the task's fault, the machine's, or the harness's own."""
 
     kind: Literal["failed"] = "failed"
-    fault: Literal["task", "harness"]
+    fault: Literal["task", "machine", "harness"]
     message: str
 
 

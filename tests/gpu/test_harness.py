@@ -197,5 +197,5 @@ def test_a_device_that_is_not_there_is_said(tmp_path: Path) -> None:
     gpu = find_gpu(0)
     task = problem(kernel(LAUNCH), tmp_path, gpu, REFERENCE)
     gone = replace(task, gpu="GPU-00000000-0000-0000-0000-000000000000")
-    with pytest.raises(Exception, match=r"torch shows no GPU|is not among"):
+    with pytest.raises(Exception, match=r"torch sees no GPU|is not among"):
         open_lab(gone, tmp_path)

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
-from backends.types import Parameter, Signature
+from backends.types import Parameter, Signature, ToolchainError
 from profiling.harness import wire
 from profiling.harness.harness import Harness
 from profiling.harness.inputs import CHECKED
 from profiling.harness.oracle import Oracle
 from profiling.harness.reference import Reference
 from profiling.types import Case, Limits, MeasureSettings, Problem, Scalar, TaskCheck, TaskError, Tensor, Tolerance
-from tests.kernels import compile_kernel, integer, pointer
+from tests.kernels import compile_kernel, gemm_problem, integer, pointer
 
 SETTINGS = MeasureSettings(warmup_ms=1.0, min_time_s=0.005, max_time_s=3.0)
 LIMITS = Limits(call_s=2.0)
@@ -267,3 +268,11 @@ def test_a_mask_that_zeros_would_pass_is_unfit(tmp_path: Path) -> None:
         pytest.raises(TaskError, match="an answer of all zeros would pass"),
     ):
         harness.check_task(compile_kernel(kernel, tmp_path, "mask"))
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="torch has CUDA here")
+def test_a_torch_without_cuda_is_the_machines_fault(tmp_path: Path) -> None:
+    """Else a user of a GPU task is sent to look for a fault in the task file."""
+    problem = replace(gemm_problem(tmp_path), backend="cuda", gpu="GPU-00000000-0000-0000-0000-000000000000")
+    with pytest.raises(ToolchainError, match="torch sees no GPU: install a torch that is built for CUDA"):
+        Harness(problem, SETTINGS, LIMITS, tmp_path / "cache")
