@@ -25,7 +25,7 @@ class _Arena(ctypes.Structure):
 
 
 class _Times(ctypes.Structure):
-    _fields_ = (("synced", ctypes.c_int64), ("event", ctypes.c_int64), ("host", ctypes.c_int64))
+    _fields_ = (("synced", ctypes.c_int64), ("event", ctypes.c_int64))
 
 
 class GpuError(Exception):

@@ -11,10 +11,10 @@ struct GpuArena {
     uint64_t bytes;     // its size
 };
 
-// One call by three clocks, nanoseconds. `synced` runs from before the call to after a device-wide synchronisation, so
-// work on other streams counts; `event` ends where the default stream ended; `host` is how long the call took to return.
+// One call by the device's clock, nanoseconds. `synced` runs from before the call to after a device-wide synchronisation, so
+// work on other streams counts; `event` ends where the default stream ended.
 struct GpuTimes {
-    int64_t synced, event, host;
+    int64_t synced, event;
 };
 
 extern "C" {

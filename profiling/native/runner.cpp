@@ -322,9 +322,6 @@ int serve(int channel, int arena, int artifact, int status, const char* const* h
     worker(channel, arena, candidate, around);
 }
 
-// As a shell would report it.
-int exit_code(int how) { return WIFSIGNALED(how) ? 128 + WTERMSIG(how) : WEXITSTATUS(how); }
-
 void read_bundle(int bundle, void* to, size_t size, off_t at) {
     for (char* next = static_cast<char*>(to); size > 0;) {
         ssize_t n = pread(bundle, next, size, at);
@@ -373,26 +370,10 @@ int profiled(const char* bundle, const char* artifact, const char* uuid) {
     return code == 0 ? 0 : kFaulted;
 }
 
-// The same, for one artifact a line of standard input, each in a process of its own; answers with its exit status.
-// A profiler that follows children is started once and pays for its own start once.
-int profile_each(const char* bundle, const char* uuid) {
-    char* line = nullptr;
-    size_t room = 0;
-    for (ssize_t n; (n = getline(&line, &room, stdin)) > 0;) {
-        if (line[n - 1] == '\n') line[n - 1] = 0;
-        const pid_t child = fork();
-        if (child < 0) broken("fork");
-        if (child == 0) exit(profiled(bundle, line, uuid));
-        int how = 0;
-        while (waitpid(child, &how, 0) < 0 && errno == EINTR) {
-        }
-        printf("%d\n", exit_code(how));
-        fflush(stdout);
-    }
-    return 0;
-}
-
 #else
+
+// As a shell would report it.
+int exit_code(int how) { return WIFSIGNALED(how) ? 128 + WTERMSIG(how) : WEXITSTATUS(how); }
 
 // One call, on descriptors that `solo` left. The data is read before the candidate is loaded.
 int call() {
@@ -473,7 +454,6 @@ int main(int argc, char** argv) {
         return why ? kBroken : 0;
     }
     if (argc == 5 && strcmp(argv[1], "--profiled") == 0) return profiled(argv[2], argv[3], argv[4]);
-    if (argc == 4 && strcmp(argv[1], "--profile-each") == 0) return profile_each(argv[2], argv[3]);
 #endif
     if (argc >= 6 && strcmp(argv[1], "--serve") == 0)
         return serve(atoi(argv[2]), atoi(argv[3]), atoi(argv[4]), atoi(argv[5]), argv + 6, argc - 6);
@@ -494,7 +474,6 @@ int main(int argc, char** argv) {
             "usage: runner --serve CHANNEL ARENA ARTIFACT STATUS [HIDDEN ...]\n"
 #ifdef ROOFCLIMB_GPU
             "       runner --profiled BUNDLE ARTIFACT UUID\n"
-            "       runner --profile-each BUNDLE UUID\n"
             "       runner --probe UUID\n");
 #else
             "       runner --solo BUNDLE ARTIFACT [HIDDEN ...] [-- OUT TOOL [ARGUMENT ...]]\n");
