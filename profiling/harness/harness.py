@@ -183,10 +183,16 @@ class Harness:
     def compare(self, a: Path, b: Path) -> Comparison | Rejected:
         """Interleave two kernels over fresh pairs of workers. `speedup` is how many times as fast b is as a.
 
-        A failure of either is a `Rejected` whose reason names it.
+        A failure of either is a `Rejected` whose reason names it. What may pass (clocks in doubt, a worker that does not
+        start) is tried again, twice.
         """
-        for _ in range(_DOUBTS):
-            reply = self._time(wire.Compare(a=a.absolute(), b=b.absolute()))
+        for left in reversed(range(_DOUBTS)):
+            try:
+                reply = self._time(wire.Compare(a=a.absolute(), b=b.absolute()))
+            except HarnessFault:
+                if left == 0 or not self._oracle.alive():
+                    raise
+                continue
             if not isinstance(reply, wire.Compared):
                 raise HarnessFault("the oracle gave no proper answer to `compare`")
             found = verdict.comparison(reply, self._rng)
