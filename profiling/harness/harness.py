@@ -183,8 +183,8 @@ class Harness:
     def compare(self, a: Path, b: Path) -> Comparison | Rejected:
         """Interleave two kernels over fresh pairs of workers. `speedup` is how many times as fast b is as a.
 
-        A failure of either is a `Rejected` whose reason names it. What may pass (clocks in doubt, a worker that does not
-        start) is tried again, twice.
+        A failure of either is a `Rejected` whose reason names it. What may pass (clocks in doubt, a worker that does
+        not start) is tried again, twice.
         """
         for left in reversed(range(_DOUBTS)):
             try:
