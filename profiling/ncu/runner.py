@@ -86,7 +86,14 @@ class Collected:
     refused: tuple[str, ...]
 
     def profile(self, *, time_ms: float, work: Work, ceilings: Ceilings, dtype: str) -> Profile:
-        """The profile that it makes; arguments as for `profile_gpu`."""
+        """The profile that it makes.
+
+        Args:
+            time_ms: the call's time, measured elsewhere (never under a profiler).
+            work: what one call must do.
+            ceilings: measured on this GPU.
+            dtype: the arithmetic that the work's operations are counted at.
+        """
         missing = (*self.refused, *inaccessible(self.pages.warnings))
         return make_profile(
             self.pages,
@@ -98,45 +105,6 @@ class Collected:
             note=self.note,
             missing=missing,
         )
-
-
-def profile_gpu(
-    argv: Sequence[str],
-    *,
-    folder: Path,
-    time_ms: float,
-    work: Work,
-    ceilings: Ceilings,
-    dtype: str,
-    level: Level,
-    timeout_s: float,
-    settings: Settings | None = None,
-    environment: Mapping[str, str] | None = None,
-    refused: Sequence[str] = (),
-) -> Profile:
-    """Profile one call; its report stays in `folder` as `profile.ncu-rep`.
-
-    Args:
-        argv: the program that makes the call.
-        folder, level, timeout_s, settings, environment, refused: as for `collect`.
-        time_ms: the call's time, measured elsewhere (never under a profiler).
-        work: what one call must do.
-        ceilings: measured on this GPU.
-        dtype: the arithmetic that the work's operations are counted at.
-
-    Raises:
-        NcuFault: there is no profile; the caller goes on with a `degraded_profile`.
-    """
-    found = collect(
-        argv,
-        folder=folder,
-        level=level,
-        timeout_s=timeout_s,
-        settings=settings,
-        environment=environment,
-        refused=refused,
-    )
-    return found.profile(time_ms=time_ms, work=work, ceilings=ceilings, dtype=dtype)
 
 
 def collect(

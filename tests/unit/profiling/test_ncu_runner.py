@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from backends.host_compiler import search_path
-from profiling.ncu.command import METRICS, SECTIONS, USUAL_PLACES, Settings, find_ncu, request
+from profiling.ncu.command import METRICS, SECTIONS, USUAL_PLACES, Level, Settings, find_ncu, request
 from profiling.ncu.faults import NcuFault, diagnose, rejected_names
 from profiling.ncu.pages import parse_pages
-from profiling.ncu.runner import can_read_counters, collect, degraded_profile, profile_gpu, read_report
+from profiling.ncu.runner import can_read_counters, collect, degraded_profile, read_report
 from profiling.types import Ceilings, Profile, Work
 
 DATA = Path(__file__).parents[2] / "data" / "ncu"
@@ -110,16 +110,9 @@ def profile(
 ) -> Profile:
     work = folder / "work"
     work.mkdir(exist_ok=True)
-    return profile_gpu(
-        [sys.executable, "-c", program],
-        folder=work,
-        time_ms=3.14,
-        work=WORK,
-        ceilings=CEILINGS,
-        dtype="float32",
-        level="full" if level == "full" else "targeted",
-        timeout_s=timeout_s,
-    )
+    asked: Level = "full" if level == "full" else "targeted"
+    found = collect([sys.executable, "-c", program], folder=work, level=asked, timeout_s=timeout_s)
+    return found.profile(time_ms=3.14, work=WORK, ceilings=CEILINGS, dtype="float32")
 
 
 def test_a_profile_holds_kernels_metrics_and_rules(ncu: StandIn, tmp_path: Path) -> None:
@@ -161,10 +154,9 @@ def test_only_the_range_is_profiled_and_clocks_are_left_alone(ncu: StandIn, tmp_
 
 def test_clock_and_caches_can_be_set(ncu: StandIn, tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
-    found = profile_gpu(
-        ["true"], folder=tmp_path / "work", time_ms=1, work=WORK, ceilings=CEILINGS, dtype="float32", level="targeted",
-        timeout_s=60, settings=Settings(clock_control="base", cache_control="none"),
-    )  # fmt: skip
+    settings = Settings(clock_control="base", cache_control="none")
+    collected = collect(["true"], folder=tmp_path / "work", level="targeted", timeout_s=60, settings=settings)
+    found = collected.profile(time_ms=1, work=WORK, ceilings=CEILINGS, dtype="float32")
     (call,) = ncu.calls
     assert call[call.index("--clock-control") + 1] == "base"
     assert call[call.index("--cache-control") + 1] == "none"
