@@ -159,6 +159,11 @@ class _DeviceBytes:
         }
 
 
+def device_bytes(address: int, size: int) -> torch.Tensor:
+    """Device memory of this process as uint8 (size,), without a copy."""
+    return torch.as_tensor(_DeviceBytes(address, size), device="cuda")
+
+
 class GpuMemory:
     """One allocation of whole IPC blocks. `fd` is a memory file that says where it is."""
 
@@ -173,7 +178,7 @@ class GpuMemory:
         except HarnessFault:
             _call("cuMemFree_v2", ctypes.c_uint64(self._address))
             raise
-        self.bytes = torch.as_tensor(_DeviceBytes(self._address, size), device="cuda")
+        self.bytes = device_bytes(self._address, size)
         self.fd = os.memfd_create("roofclimb-arena", os.MFD_CLOEXEC)
         os.write(self.fd, _GPU_ARENA.pack(uuid.encode(), handle.raw, whole))
 

@@ -16,6 +16,7 @@ import torch
 from backends.triton_artifact import CACHE, SOURCE, Artifact, read_artifact
 from backends.triton_runtime import Autotuning, load, located, scalar
 from profiling.harness import triton_native as native
+from profiling.harness.memory import device_bytes
 
 _NEEDED = (".json", ".cubin", ".so")  # of Triton's cache; the rest is for people
 _GROUP = "__grp__"
@@ -101,18 +102,6 @@ class Setup:
         return cls(token, slots, slot_bytes, tuple(bound), allowed)
 
 
-class _DeviceBytes:
-    """Device memory as torch takes it without a copy."""
-
-    def __init__(self, address: int, size: int) -> None:
-        self.__cuda_array_interface__ = {
-            "shape": (size,),
-            "typestr": "|u1",
-            "data": (address, False),
-            "version": 3,
-        }
-
-
 def bind(setup: Setup, base: int) -> list[dict[str, object]]:
     """The keywords of `run_kernel` for each slot: tensors over the memory at `base`, and scalars."""
     return [
@@ -133,7 +122,7 @@ def _tensor(address: int, shape: Sequence[int], dtype: str) -> torch.Tensor:
         size *= extent
     if size == 0:
         return torch.empty(tuple(shape), dtype=kind, device="cuda")
-    return torch.as_tensor(_DeviceBytes(address, size), device="cuda").view(kind).view(tuple(shape))
+    return device_bytes(address, size).view(kind).view(tuple(shape))
 
 
 class Kernel:
