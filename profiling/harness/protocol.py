@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 MAX_SLOTS = 1024
 MAX_FRAME = 24 + 24 * MAX_SLOTS  # of a `Done`
-_MAGIC = 0x31464352
-_SETUP, _HELLO, _LOAD, _LOADED, _RUN, _DONE = range(1, 7)
-_HEAD = struct.Struct("=IIQ")
-_CALL = struct.Struct("=qqq")
+MAGIC = 0x31464352  # this and what follows: also for the worker that is Python
+SETUP, HELLO, LOAD, LOADED, RUN, DONE = range(1, 7)
+HEAD = struct.Struct("=IIQ")
+CALL = struct.Struct("=qqq")
 LAYERS = ("network", "ipc", "pid", "mount", "user", "seccomp")
 
 
@@ -43,29 +43,29 @@ def setup_frame(
 
     Sent again to a worker on a GPU, it rebinds the arguments; there is no answer.
     """
-    head = _HEAD.pack(_MAGIC, _SETUP, token) + struct.pack("=IIIIQ", slots, len(arguments), len(cores), 0, slot_bytes)
+    head = HEAD.pack(MAGIC, SETUP, token) + struct.pack("=IIIIQ", slots, len(arguments), len(cores), 0, slot_bytes)
     return head + b"".join(struct.pack("=4Q", *a) for a in arguments) + struct.pack(f"={len(cores)}i", *cores) + names
 
 
 def load_frame(token: int) -> bytes:
     """Ask the worker to load its candidate."""
-    return _HEAD.pack(_MAGIC, _LOAD, token)
+    return HEAD.pack(MAGIC, LOAD, token)
 
 
 def run_frame(token: int, first: int, count: int, lead_us: int = 0, *, flush: bool = False) -> bytes:
     """Ask for calls on slots [first, first + count); on a GPU with a lead, that ends by flushing the L2 (gpu.h)."""
-    return _HEAD.pack(_MAGIC, _RUN, token) + struct.pack("=4I", first, count, lead_us, flush)
+    return HEAD.pack(MAGIC, RUN, token) + struct.pack("=4I", first, count, lead_us, flush)
 
 
 def read_hello(frame: bytes, token: int) -> dict[str, bool]:
     """Which walls stand."""
-    (layers,) = struct.unpack("=Q", _body(frame, _HELLO, token, 8))
+    (layers,) = struct.unpack("=Q", _body(frame, HELLO, token, 8))
     return {name: bool(layers >> i & 1) for i, name in enumerate(LAYERS)}
 
 
 def read_loaded(frame: bytes, token: int) -> str | None:
     """None when the candidate was loaded, else the loader's message."""
-    status, _, text = struct.unpack("=iI1024s", _body(frame, _LOADED, token, 1032))
+    status, _, text = struct.unpack("=iI1024s", _body(frame, LOADED, token, 1032))
     if status == 0:
         return None
     return bytes(text).partition(b"\0")[0].decode(errors="replace") or "cannot be loaded"
@@ -73,13 +73,13 @@ def read_loaded(frame: bytes, token: int) -> str | None:
 
 def read_done(frame: bytes, token: int, count: int) -> list[Call]:
     """The calls of a run."""
-    body = _body(frame, _DONE, token, 8 + _CALL.size * count)
+    body = _body(frame, DONE, token, 8 + CALL.size * count)
     if struct.unpack_from("=Q", body)[0] != count:
         raise BadFrame("a reply for another number of calls")
-    return [Call(*_CALL.unpack_from(body, 8 + _CALL.size * i)) for i in range(count)]
+    return [Call(*CALL.unpack_from(body, 8 + CALL.size * i)) for i in range(count)]
 
 
 def _body(frame: bytes, kind: int, token: int, size: int) -> bytes:
-    if len(frame) != _HEAD.size + size or _HEAD.unpack_from(frame) != (_MAGIC, kind, token):
+    if len(frame) != HEAD.size + size or HEAD.unpack_from(frame) != (MAGIC, kind, token):
         raise BadFrame("a frame that answers nothing that was asked")
-    return frame[_HEAD.size :]
+    return frame[HEAD.size :]

@@ -17,12 +17,12 @@ from backends.triton_artifact import CACHE, SOURCE, Artifact, read_artifact
 from backends.triton_runtime import Autotuning, load, located, scalar
 from profiling.harness import triton_native as native
 from profiling.harness.memory import device_bytes
+from profiling.harness.protocol import MAGIC, SETUP
 
 _NEEDED = (".json", ".cubin", ".so")  # of Triton's cache; the rest is for people
 _GROUP = "__grp__"
 _SETUP = struct.Struct("=IIQIIIIQ")
 _ARGUMENT = struct.Struct("=4Q")
-_MAGIC, SETUP = 0x31464352, 1
 
 
 class Image:
@@ -88,7 +88,7 @@ class Setup:
     def parse(cls, frame: bytes) -> Setup:
         """Read it. Raises ValueError, KeyError or struct.error for another frame, or one without names."""
         magic, kind, token, slots, count, cores, _, slot_bytes = _SETUP.unpack_from(frame)
-        if (magic, kind) != (_MAGIC, SETUP):
+        if (magic, kind) != (MAGIC, SETUP):
             raise ValueError("not a setup frame")
         at = _SETUP.size
         words = [_ARGUMENT.unpack_from(frame, at + i * _ARGUMENT.size)[1] for i in range(count)]

@@ -20,15 +20,11 @@ import torch
 
 from profiling.harness import protocol
 from profiling.harness import triton_native as native
-from profiling.harness.triton_kernel import SETUP, Image, Kernel, Setup, bind, fail
+from profiling.harness.triton_kernel import Image, Kernel, Setup, bind, fail
 from profiling.harness.triton_native import GpuError, Native
 
-_HEAD = struct.Struct("=IIQ")
 _RUN = struct.Struct("=IIQ4I")
-_CALL = struct.Struct("=qqq")
 _LOADED = struct.Struct("=IIQiI1024s")
-_MAGIC = 0x31464352
-_HELLO_KIND, _LOAD_KIND, _LOADED_KIND, _RUN_KIND, _DONE_KIND = 2, 3, 4, 5, 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,26 +109,26 @@ class _Worker:
         bound = bind(setup, base)
         os.chdir(self._folder)
         layers = self._parts.close_in(layers, root, own_uid)
-        self._channel.send(_HEAD.pack(_MAGIC, _HELLO_KIND, setup.token) + struct.pack("=Q", layers))
+        self._channel.send(protocol.HEAD.pack(protocol.MAGIC, protocol.HELLO, setup.token) + struct.pack("=Q", layers))
 
-        magic, kind, token = _HEAD.unpack(self._channel.recv(_HEAD.size))
-        if (magic, kind) != (_MAGIC, _LOAD_KIND):
+        magic, kind, token = protocol.HEAD.unpack(self._channel.recv(protocol.HEAD.size))
+        if (magic, kind) != (protocol.MAGIC, protocol.LOAD):
             raise ValueError("not a load frame")
         try:
             kernel = Kernel(self._folder, self._image.artifact, tunes=self._given.choices is not None)
         except BaseException as error:
             fail(error, self._folder / "kernel.py")
-        self._channel.send(_LOADED.pack(_MAGIC, _LOADED_KIND, token, 0, 0, b""))
+        self._channel.send(_LOADED.pack(protocol.MAGIC, protocol.LOADED, token, 0, 0, b""))
         self._serve(kernel, base, bound)
 
     def _serve(self, kernel: Kernel, base: int, bound: Sequence[Mapping[str, object]]) -> None:
         calls = [self._parts.timed(kernel.calls(keywords)) for keywords in bound]
         while frame := self._channel.recv(protocol.MAX_FRAME):
-            if _HEAD.unpack_from(frame)[:2] == (_MAGIC, SETUP):
+            if protocol.HEAD.unpack_from(frame)[:2] == (protocol.MAGIC, protocol.SETUP):
                 calls = [self._parts.timed(kernel.calls(keywords)) for keywords in bind(Setup.parse(frame), base)]
                 continue
             magic, kind, token, first, count, lead_us, flush = _RUN.unpack(frame)
-            if (magic, kind) != (_MAGIC, _RUN_KIND) or first + count > len(calls):
+            if (magic, kind) != (protocol.MAGIC, protocol.RUN) or first + count > len(calls):
                 raise ValueError("not a run frame")
             try:
                 times = [call(lead_us, bool(flush)) for call in calls[first : first + count]]
@@ -141,5 +137,5 @@ class _Worker:
                 native.exit_now(native.FAULTED)
             if self._given.choices is not None:
                 os.pwrite(self._given.choices, json.dumps(kernel.autotuning.chosen()).encode(), 0)
-            head = _HEAD.pack(_MAGIC, _DONE_KIND, token) + struct.pack("=Q", count)
-            self._channel.send(head + b"".join(_CALL.pack(time.synced, 0, time.event) for time in times))
+            head = protocol.HEAD.pack(protocol.MAGIC, protocol.DONE, token) + struct.pack("=Q", count)
+            self._channel.send(head + b"".join(protocol.CALL.pack(time.synced, 0, time.event) for time in times))
