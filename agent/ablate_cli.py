@@ -17,7 +17,7 @@ from agent.errors import ConfigError, UnfitEnvironment
 from agent.events import AblationBuilt, Attribution
 from agent.inspection import draw
 from agent.lab import Lab, backend_name, existing, find_subject, open_lab, timed
-from agent.stages.ablation import ALL, Ablation, code_differs, switched_off
+from agent.stages.ablation import ALL, Ablation, Variant, code_differs, switched_off
 from agent.stages.attribution import attribute
 from backends.registry import get_backend
 from backends.types import Backend, Built, Rejected
@@ -159,14 +159,18 @@ def _measure(lab: Lab, pair: _Pair, methods: _Methods) -> _Found:
         raise ConfigError(f"{pair.kernel} cannot be compared with itself: {spread.reason}")
     if isinstance(spread, Rejected):
         raise UnfitEnvironment(f"the noise cannot be measured here: {spread.reason}; is the machine busy?")
-    gain = harness.compare(base.artifact, kernel.artifact)
+    wholes = {name: base if name == ALL else kernel for name in without}
+    variants = {n: _variant(lab, n, built, wholes[n]) for n, built in zip(without, others, strict=True)}
+    pairs = {"": (base.artifact, kernel.artifact)}
+    for name, variant in variants.items():
+        if isinstance(variant.built, Built) and (name == ALL or variant.event.code_differs is not False):
+            pairs[name] = (variant.built.artifact, wholes[name].artifact)
+    outcomes = dict(zip(pairs, harness.compare_all(list(pairs.values())), strict=True))
+    gain = outcomes[""]
     if isinstance(gain, Rejected):
         kind = UnfitEnvironment if gain.stage == "time" else ConfigError
         raise kind(f"{pair.kernel} cannot be compared with {pair.base}: {gain.reason}")
-    ablations = {
-        name: _ablation(lab, name, built, base if name == ALL else kernel)
-        for name, built in zip(without, others, strict=True)
-    }
+    ablations = {name: Ablation(variant.event, outcomes.get(name)) for name, variant in variants.items()}
     presence = check_methods(methods.ids, task.backend.disassemble(base), task.backend.disassemble(kernel))
     smallest = max(pair.config.search.noise, spread)
     complete = len(methods.ids) == len(methods.all)
@@ -176,17 +180,14 @@ def _measure(lab: Lab, pair: _Pair, methods: _Methods) -> _Found:
     return _Found(gain, spread, smallest, rows, audit, presence, ablations)
 
 
-def _ablation(lab: Lab, name: str, built: Built | Rejected, other: Built) -> Ablation:
-    """A kernel with something off (a) against another (b): the whole kernel, or the one before where all is off."""
+def _variant(lab: Lab, name: str, built: Built | Rejected, whole: Built) -> Variant:
+    """A kernel with something off, and whether it differs from what it is compared with."""
     about = AblationBuilt(key=name, iteration=0, method=name, form="switch", source=None, code_differs=None)
     if isinstance(built, Rejected):
-        return Ablation(about.model_copy(update={"rejected": built}), None)
+        return Variant(about.model_copy(update={"rejected": built}), built)
     backend = lab.task.backend
-    differs = code_differs(backend, built, other, backend.disassemble)
-    about = about.model_copy(update={"code_differs": differs})
-    if differs is False and name != ALL:
-        return Ablation(about, None)
-    return Ablation(about, lab.harness.compare(built.artifact, other.artifact))
+    differs = code_differs(backend, built, whole, backend.disassemble)
+    return Variant(about.model_copy(update={"code_differs": differs}), built)
 
 
 def _axis(method: str) -> Axis:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,7 @@ from agent.errors import ConfigError, UnfitEnvironment
 from agent.faults import as_exit_codes
 from agent.machine import Machine, find_machine, say_warning
 from agent.paths import cache_folder, find_config
-from agent.task import Task, check_candidate, on_machine, open_harness, prepare_task, suspect_ms, tune, work_of
+from agent.task import Task, build_candidates, on_machine, open_harness, prepare_task, suspect_ms, tune, work_of
 from backends.registry import detect
 from backends.types import BuildSpec, Built, Rejected
 from profiling.harness.harness import Harness
@@ -70,14 +69,8 @@ class Lab:
         Raises:
             ToolchainError: the compiler is missing or broken.
         """
-
-        def checked(source: Path, built: Built | Rejected) -> Built | Rejected:
-            return built if isinstance(built, Rejected) else check_candidate(self.task, source, built)
-
-        with ThreadPoolExecutor(max_workers=max(1, self.machine.cpu.usable_cores or 1)) as pool:
-            builds = list(pool.map(lambda s: self.task.backend.build(s[0], s[1], self.builds), sources))
-            held = list(pool.map(checked, [source for source, _ in sources], builds))
-        return [self._tuned(built) for built in held]
+        builds = build_candidates(self.task, sources, self.builds, self.machine.cpu.usable_cores)
+        return [self._tuned(built) for built in builds]
 
     def build_baseline(self) -> Built:
         """The task's baseline. Raises ConfigError: it does not build."""

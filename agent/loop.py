@@ -1,4 +1,4 @@
-"""The loop, on one screen: measure, plan, branch, evaluate, challenge, ablate, remember, repeat.
+"""The loop, on one screen: measure, plan, branch, evaluate, compare, ablate, remember, repeat.
 
 Each stage asks the journal first, so running this again over the log of a killed run goes on where it stopped.
 """
@@ -8,16 +8,17 @@ from __future__ import annotations
 from agent.budget import BudgetExhausted
 from agent.events import IterationEnded, StopReason
 from agent.run import Kernel, Run, StopRun
-from agent.stages.ablation import ablate, check_machine_code
+from agent.stages.ablation import build_ablations, check_machine_code
 from agent.stages.attribution import attribute_champion
 from agent.stages.baseline import measure_baseline, measure_noise
 from agent.stages.branches import evaluate_branches, repair_branches, write_branches
-from agent.stages.champion import challenge
+from agent.stages.champion import decide
 from agent.stages.ended import check_patience, end_iteration, kernel_after
 from agent.stages.evidence import on_this_device, profile_baseline, profile_champion
 from agent.stages.finish import finish
 from agent.stages.learning import remember_attempt, remember_failure
 from agent.stages.planning import make_plan
+from agent.stages.trial import hold_trial
 
 
 def optimise(run: Run) -> None:
@@ -59,13 +60,14 @@ def iterate(run: Run, iteration: int, baseline: Kernel) -> None:
         end_iteration(run, iteration, "failed", "no branch was right and could be timed")
         return
     champion = passed[0]
-    decision, comparison = challenge(run, iteration, champion, base)
+    presence = check_machine_code(run, iteration, plan, base, champion)
+    variants = build_ablations(run, iteration, plan, champion) if run.search.ablate else {}
+    trial = hold_trial(run, iteration, base, champion, variants)
+    decision = decide(run, iteration, champion, trial.champion)
     if decision.accepted:
         run.best = champion
         profile_champion(run, iteration, champion)
         measure_noise(run, iteration, champion)
-    presence = check_machine_code(run, iteration, plan, base, champion)
-    ablations = ablate(run, iteration, plan, base, champion) if run.search.ablate else {}
-    attributed = attribute_champion(run, iteration, plan, presence, ablations, comparison)
-    remember_attempt(run, iteration, plan, comparison, attributed, ablations)
+    attributed = attribute_champion(run, iteration, plan, presence, trial.ablations, trial.champion)
+    remember_attempt(run, iteration, plan, trial.champion, attributed, trial.ablations)
     end_iteration(run, iteration, "accepted" if decision.accepted else "not-accepted", decision.reason)

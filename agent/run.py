@@ -29,7 +29,7 @@ from agent.journal import Journal
 from agent.machine import Machine
 from agent.paths import iteration_folder
 from agent.progress import Progress
-from agent.task import Task, check_libraries, check_signature, tune
+from agent.task import Task, build_candidates, tune
 from backends.types import BuildSpec, Built, Listing, Rejected
 from memory.store import Store
 from memory.types import Scope
@@ -59,6 +59,14 @@ class Kernel:
     built: Built
     median_ms: float
     epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """Two kernels to be compared, a and b: what each is called, and its build."""
+
+    a: tuple[str, Built]
+    b: tuple[str, Built]
 
 
 class StopRun(Exception):
@@ -240,13 +248,14 @@ class Run:
         with ThreadPoolExecutor(max_workers=max(1, self.device.usable_cores or 1)) as pool:
             list(pool.map(self.listing, builds))
 
-    def build_all(self, sources: Sequence[tuple[Path, BuildSpec]]) -> list[Built | Rejected]:
-        """Build in parallel, in order. Raises ToolchainError: the compiler is missing or broken."""
-        return [self._tuned(built) for built in self._built(sources)]
+    def build(self, source: Path) -> Built | Rejected:
+        """Build the baseline, or what was accepted before. Raises ToolchainError: the compiler is missing or broken."""
+        return self._tuned(self.task.backend.build(source, self.task.spec, self.cache))
 
-    def _built(self, sources: Sequence[tuple[Path, BuildSpec]]) -> list[Built | Rejected]:
-        with ThreadPoolExecutor(max_workers=max(1, self.device.usable_cores or 1)) as pool:
-            return list(pool.map(lambda s: self.task.backend.build(s[0], s[1], self.cache), sources))
+    def build_candidates(self, sources: Sequence[tuple[Path, BuildSpec]]) -> list[Built | Rejected]:
+        """Build kernels that a model wrote, in parallel, in order, each held to the task's signature and libraries."""
+        builds = build_candidates(self.task, sources, self.cache, self.device.usable_cores)
+        return [self._tuned(built) for built in builds]
 
     def _tuned(self, built: Built | Rejected) -> Built | Rejected:
         """With an autotuner's choice made and frozen, so that nothing tunes while it is timed."""
@@ -254,29 +263,24 @@ class Run:
             return built
         return tune(self.task.backend, self.lab, built, self.cache)
 
-    def build_candidates(self, sources: Sequence[tuple[Path, BuildSpec]]) -> list[Built | Rejected]:
-        """The same for kernels that a model wrote: held to the task's signature and libraries, and only then tuned."""
-        with ThreadPoolExecutor(max_workers=max(1, self.device.usable_cores or 1)) as pool:
-            signatures = [pool.submit(check_signature, self.task, path) for path, _ in sources]
-            builds = self._built(sources)
-            problems = [signature.result() for signature in signatures]
-        held = [
-            built if isinstance(built, Rejected) else problem or check_libraries(self.task, built)
-            for built, problem in zip(builds, problems, strict=True)
-        ]
-        return [self._tuned(built) for built in held]
-
-    def compare(self, iteration: int, name: str, a: tuple[str, Built], b: tuple[str, Built]) -> Comparison | Rejected:
-        """Interleaved A/B, logged once under the iteration and `name`; `a` and `b` are labels and builds."""
-        key = self.key(iteration, name)
-
-        def measure() -> Compared:
+    def compare_all(self, iteration: int, matches: Mapping[str, Match]) -> dict[str, Comparison | Rejected]:
+        """Interleaved A/B of each match, all in one sitting; each is logged once under the iteration and its name."""
+        keys = {name: self.key(iteration, name) for name in matches}
+        missing = {name: match for name, match in matches.items() if self.journal.find(Compared, keys[name]) is None}
+        if missing:
             self.check_interrupted()
-            self.progress.activity(f"comparing {a[0]} with {b[0]}")
-            outcome = self.harness.compare(a[1].artifact, b[1].artifact)
-            return Compared(key=key, iteration=iteration, a=a[0], b=b[0], outcome=outcome)
+            names = dict.fromkeys(label for match in missing.values() for label, _ in (match.a, match.b))
+            self.progress.activity(f"comparing {', '.join(names)}")
+            outcomes = self.harness.compare_all([(m.a[1].artifact, m.b[1].artifact) for m in missing.values()])
+            for (name, match), outcome in zip(missing.items(), outcomes, strict=True):
+                a, b = match.a[0], match.b[0]
+                self.journal.append(Compared(key=keys[name], iteration=iteration, a=a, b=b, outcome=outcome))
+        return {name: self._comparison(key) for name, key in keys.items()}
 
-        return self.journal.once(Compared, key, measure).outcome
+    def _comparison(self, key: str) -> Comparison | Rejected:
+        compared = self.journal.find(Compared, key)
+        assert compared is not None
+        return compared.outcome
 
     def _logged(self, kind: type[_E]) -> _E:
         found = self.journal.all(kind)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -136,9 +137,23 @@ def on_machine(task: Task, machine: Machine) -> Task:
     )
 
 
-def check_candidate(task: Task, source: Path, built: Built) -> Built | Rejected:
-    """A candidate has the baseline's signature, and needs no library that the task does not allow."""
-    return check_signature(task, source) or check_libraries(task, built)
+def build_candidates(
+    task: Task, sources: Sequence[tuple[Path, BuildSpec]], cache: Path, cores: int | None
+) -> list[Built | Rejected]:
+    """Build kernels in parallel, in order, and hold them to the baseline's signature and the task's libraries.
+
+    Raises:
+        ToolchainError: the compiler is missing or broken.
+    """
+    with ThreadPoolExecutor(max_workers=max(1, cores or 1)) as pool:
+        # Both start a preprocessor, and neither needs the other.
+        signatures = [pool.submit(check_signature, task, path) for path, _ in sources]
+        builds = list(pool.map(lambda s: task.backend.build(s[0], s[1], cache), sources))
+        problems = [signature.result() for signature in signatures]
+    return [
+        built if isinstance(built, Rejected) else problem or check_libraries(task, built)
+        for built, problem in zip(builds, problems, strict=True)
+    ]
 
 
 def check_signature(task: Task, source: Path) -> Rejected | None:

@@ -39,6 +39,14 @@ class Ablation:
     comparison: Comparison | Rejected | None
 
 
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """The champion without one method (or without any), built or not."""
+
+    event: AblationBuilt
+    built: Built | Rejected
+
+
 def switched_off(spec: BuildSpec, methods: Sequence[str]) -> BuildSpec:
     """How a kernel is built without these methods, all else unchanged."""
     return replace(spec, define={**spec.define, **{switch_name(m): "0" for m in methods}})
@@ -78,13 +86,20 @@ def check_machine_code(
     return checked.presence
 
 
-def ablate(run: Run, iteration: int, plan: Plan, base: Kernel, champion: Kernel) -> dict[str, Ablation]:
-    """The champion without each method, and without any (the switch audit, against the base kernel)."""
+def build_ablations(run: Run, iteration: int, plan: Plan, champion: Kernel) -> dict[str, Variant]:
+    """The champion without each method, and, where all have a switch, without any (for the switch audit)."""
     switched = _build_switched(run, iteration, plan, champion)
-    ablations = {m: _ablate_one(run, iteration, plan, champion, m, switched.get(m)) for m in plan.method_ids}
+    variants = {m: _without(run, iteration, plan, champion, m, switched.get(m)) for m in plan.method_ids}
     if ALL in switched:
-        ablations[ALL] = _audit(run, iteration, base, champion, switched[ALL])
-    return ablations
+        key, built = run.key(iteration, ablation_name(ALL)), switched[ALL]
+        event = _built_event(run, key, iteration, ALL, "switch", champion, None, built)
+        variants[ALL] = Variant(event, built)
+    return variants
+
+
+def ablation_name(method: str) -> str:
+    """What an ablation is called in keys and folders."""
+    return "all_off" if method == ALL else f"no_{method}"
 
 
 def _build_switched(run: Run, iteration: int, plan: Plan, champion: Kernel) -> dict[str, Built | Rejected]:
@@ -97,7 +112,7 @@ def _build_switched(run: Run, iteration: int, plan: Plan, champion: Kernel) -> d
     run.progress.activity(f"building {len(without)} ablations")
     sources = []
     for name, methods in without.items():
-        path = _ablation_folder(run, iteration, name) / run.kernel_file
+        path = ablation_folder(run, iteration, name) / run.kernel_file
         write_text(path, champion.source)
         sources.append((path, switched_off(run.task.spec, methods)))
     builds = dict(zip(without, run.build_candidates(sources), strict=True))
@@ -105,43 +120,25 @@ def _build_switched(run: Run, iteration: int, plan: Plan, champion: Kernel) -> d
     return builds
 
 
-def _ablation_folder(run: Run, iteration: int, name: str) -> Path:
-    folder = "all_off" if name == ALL else f"no_{name}"
-    return iteration_folder(run.folder, iteration) / "ablations" / folder
+def ablation_folder(run: Run, iteration: int, method: str) -> Path:
+    """Where an ablation's kernel and times lie."""
+    return iteration_folder(run.folder, iteration) / "ablations" / ablation_name(method)
 
 
-def _ablate_one(
+def _without(
     run: Run, iteration: int, plan: Plan, champion: Kernel, method: str, switched: Built | Rejected | None
-) -> Ablation:
-    key = run.key(iteration, f"no_{method}")
+) -> Variant:
+    key = run.key(iteration, ablation_name(method))
     if switched is not None:
-        built, form, text = switched, "switch", None
-    else:
-        source = _rewrite(run, iteration, plan, champion, method)
-        built = source if isinstance(source, Rejected) else _build(run, iteration, method, source)
-        form, text = "rewrite", None if isinstance(source, Rejected) else source
-    event = _built_event(run, key, iteration, method, form, champion, text, built)
-    comparison = None
-    if isinstance(built, Built) and event.code_differs is not False:
-        comparison = run.compare(
-            iteration, f"no_{method}", (f"without {method}", built), (champion.label, champion.built)
-        )
-        write_json(_ablation_folder(run, iteration, method) / "bench.json", comparison)
-    return Ablation(event, comparison)
-
-
-def _audit(run: Run, iteration: int, base: Kernel, champion: Kernel, built: Built | Rejected) -> Ablation:
-    """All methods off against the kernel they were applied to."""
-    event = _built_event(run, run.key(iteration, "all_off"), iteration, ALL, "switch", champion, None, built)
-    if not isinstance(built, Built):
-        return Ablation(event, None)
-    comparison = run.compare(iteration, "all_off", ("all methods off", built), (base.label, base.built))
-    write_json(_ablation_folder(run, iteration, ALL) / "bench.json", comparison)
-    return Ablation(event, comparison)
+        return Variant(_built_event(run, key, iteration, method, "switch", champion, None, switched), switched)
+    source = _rewrite(run, iteration, plan, champion, method)
+    built = source if isinstance(source, Rejected) else _build(run, iteration, method, source)
+    text = None if isinstance(source, Rejected) else source
+    return Variant(_built_event(run, key, iteration, method, "rewrite", champion, text, built), built)
 
 
 def _build(run: Run, iteration: int, method: str, source: str) -> Built | Rejected:
-    path = _ablation_folder(run, iteration, method) / run.kernel_file
+    path = ablation_folder(run, iteration, method) / run.kernel_file
     write_text(path, source)
     run.checkpoint()
     run.progress.activity(f"building the champion without {method}")

@@ -53,7 +53,7 @@ def measure_noise(run: Run, iteration: int, kernel: Kernel) -> None:
 
 def _build(run: Run) -> Built:
     run.progress.activity("building the baseline")
-    built = run.build_all([(run.task.baseline, run.task.spec)])[0]
+    built = run.build(run.task.baseline)
     if isinstance(built, Rejected):
         raise ConfigError(f"the baseline {run.task.baseline} does not build: {built.reason}")
     return built

@@ -10,11 +10,8 @@ from backends.types import Rejected
 from profiling.types import Comparison
 
 
-def challenge(
-    run: Run, iteration: int, champion: Kernel, best: Kernel
-) -> tuple[ChampionDecided, Comparison | Rejected]:
-    """An interleaved A/B of best and champion: only an interval that clears the noise replaces the best kernel."""
-    comparison = run.compare(iteration, "champion", (best.label, best.built), (champion.label, champion.built))
+def decide(run: Run, iteration: int, champion: Kernel, comparison: Comparison | Rejected) -> ChampionDecided:
+    """Only an interleaved A/B of best and champion whose interval clears the noise replaces the best kernel."""
     accepted, reason = accepts(comparison, run.smallest_gain)
     key = run.key(iteration, "decision")
     decided = run.journal.once(
@@ -27,7 +24,7 @@ def challenge(
     folder = iteration_folder(run.folder, iteration)
     write_text(folder / run.kernel_file, champion.source)
     write_json(folder / "bench.json", comparison)
-    return decided, comparison
+    return decided
 
 
 def accepts(comparison: Comparison | Rejected, smallest_gain: float) -> tuple[bool, str]:

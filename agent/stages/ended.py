@@ -32,7 +32,7 @@ def kernel_after(run: Run, iteration: int, best: Kernel) -> Kernel:
     assert isinstance(outcome, Evaluation)
     assert outcome.timing is not None
     path = run.branch_folder(written[-1]) / run.kernel_file
-    built = run.build_all([(path, run.task.spec)])[0]
+    built = run.build(path)
     if isinstance(built, Rejected):
         raise ToolchainError(f"{path} was accepted and no longer builds: {built.reason}; is the compiler another one?")
     assert isinstance(built, Built)

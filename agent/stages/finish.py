@@ -6,14 +6,15 @@ import hashlib
 
 from agent.artefacts import write_json, write_text
 from agent.events import RunEnded, SessionStarted, StopReason
-from agent.run import Kernel, Run
+from agent.run import Kernel, Match, Run
 from agent.stages.evidence import on_this_device, profile_kernel
 
 
 def finish(run: Run, baseline: Kernel, reason: StopReason, note: str) -> None:
     """Measure the headline, write `best/`, end the run."""
     best = on_this_device(run, run.best, baseline)
-    comparison = run.compare(0, "final", ("baseline", baseline.built), (best.label, best.built))
+    match = Match(("baseline", baseline.built), (best.label, best.built))
+    comparison = run.compare_all(0, {"final": match})["final"]
     profile = profile_kernel(run, best).profile
     folder = run.folder / "best"
     write_text(folder / run.kernel_file, best.source)

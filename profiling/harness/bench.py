@@ -138,7 +138,7 @@ class Bench:
         then: cases that it may be rebound to.
 
     Raises:
-        CandidateFailure: on entering: the candidate cannot be loaded.
+        CandidateFailure: on entering: the candidate cannot be loaded; on leaving: it held memory that we then lacked.
         HarnessFault: the worker cannot be started.
     """
 
@@ -184,7 +184,11 @@ class Bench:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         os.sched_setaffinity(0, self._cores)
-        self.close()
+        try:
+            if error is not None and out_of_memory(error):
+                self._blame_hoarder()
+        finally:
+            self.close()
 
     def doom(self) -> None:
         """Have the worker killed without waiting for its end."""
@@ -200,6 +204,17 @@ class Bench:
         self.slots = 1
         self._arena.rebind(self._layout(case), 1)
         self._worker.rebind(self._arena)
+
+    def _blame_hoarder(self) -> None:
+        """No memory was left for us: kill the worker, and raise CandidateFailure if that gives much of it back."""
+        before = self._rig.device.available()
+        self._worker.kill()
+        held = self._rig.device.available() - before
+        if held > _OWN_BYTES:
+            raise CandidateFailure(
+                f"held {held / 2**30:.1f} GiB of memory of its own, "
+                "which left too little to check it: free what a call allocates"
+            )
 
     @property
     def layers(self) -> Mapping[str, bool]:
@@ -223,35 +238,8 @@ class Bench:
             led: on a GPU, keep what launching costs the host out of the time.
 
         Raises:
-            CandidateFailure: a crash, a limit, damage to inputs or guards, or memory that it held and we lacked.
+            CandidateFailure: a crash, a limit, or damage to inputs or guards.
         """
-        try:
-            return self._frame(draws, labels, cold=cold, led=led)
-        except (RuntimeError, MemoryError, TaskError) as error:
-            if not out_of_memory(error):
-                raise
-            self._blame_hoarder(labels)
-            raise
-
-    def _blame_hoarder(self, labels: Sequence[str]) -> None:
-        """No memory was left for us: kill the worker, and raise CandidateFailure if that gives much of it back."""
-        before = self._rig.device.available()
-        self._worker.kill()
-        held = self._rig.device.available() - before
-        if held > _OWN_BYTES:
-            raise CandidateFailure(
-                f"held {held / 2**30:.1f} GiB of memory of its own in {_span(labels)}, "
-                "which left too little to check it: free what a call allocates"
-            )
-
-    def _frame(
-        self,
-        draws: Sequence[tuple[Draw, Mapping[str, torch.Tensor]]],
-        labels: Sequence[str],
-        *,
-        cold: bool,
-        led: bool,
-    ) -> Frame:
         for slot, (_, inputs) in enumerate(draws):
             self._arena.stage(slot, inputs)
         if cold:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -181,24 +181,40 @@ class Harness:
         return verdict.evaluation(reply, self._settings, verified=verified, timed=self._problem.timed.dims)
 
     def compare(self, a: Path, b: Path) -> Comparison | Rejected:
-        """Interleave two kernels over fresh pairs of workers. `speedup` is how many times as fast b is as a.
+        """Interleave two kernels over fresh pairs of workers. `speedup` is how many times as fast b is as a."""
+        return self.compare_all([(a, b)])[0]
 
-        A failure of either is a `Rejected` whose reason names it. What may pass (clocks in doubt, a worker that does
-        not start) is tried again, twice.
+    def compare_all(self, pairs: Sequence[tuple[Path, Path]]) -> list[Comparison | Rejected]:
+        """Interleave all kernels of these pairs over fresh sets of workers, one worker for each kernel.
+
+        A failure of either kernel is a `Rejected` whose reason names it, a or b. What may pass (clocks in doubt, a
+        worker that does not start) is tried again, twice.
         """
+        found: dict[int, Comparison | Rejected] = {}
+        open_pairs = list(range(len(pairs)))
         for left in reversed(range(_DOUBTS)):
             try:
-                reply = self._time(wire.Compare(a=a.absolute(), b=b.absolute()))
+                outcomes = self._compare([pairs[i] for i in open_pairs])
             except HarnessFault:
                 if left == 0 or not self._oracle.alive():
                     raise
                 continue
-            if not isinstance(reply, wire.Compared):
-                raise HarnessFault("the oracle gave no proper answer to `compare`")
-            found = verdict.comparison(reply, self._rng)
-            if isinstance(found, Comparison) or found.stage != "time":
+            found |= dict(zip(open_pairs, outcomes, strict=True))
+            open_pairs = [i for i in open_pairs if _is_doubtful(found[i])]
+            if not open_pairs:
                 break
-        return found
+        return [found[i] for i in range(len(pairs))]
+
+    def _compare(self, pairs: Sequence[tuple[Path, Path]]) -> list[Comparison | Rejected]:
+        kernels: list[Path] = []
+        places = []
+        for a, b in pairs:
+            first = _place(a.absolute(), kernels)
+            places.append((first, _place(b.absolute(), kernels, other_than=first)))
+        reply = self._time(wire.Compare(kernels=tuple(kernels), pairs=tuple(places)))
+        if not isinstance(reply, wire.Interleaved) or len(reply.found) != len(pairs):
+            raise HarnessFault("the oracle gave no proper answer to `compare`")
+        return [verdict.comparison(compared, self._rng) for compared in reply.found]
 
     def set_floor(self, floor_ms: float | None) -> None:
         """From now on a median under `floor_ms` is `suspect`; None lifts the floor."""
@@ -284,6 +300,19 @@ class Harness:
         self._oracle.close()
         self._held.close()
         self._scratch = None
+
+
+def _place(kernel: Path, kernels: list[Path], other_than: int | None = None) -> int:
+    """Where a kernel stands in the list, added if need be. One that is held against itself stands there twice."""
+    for place, known in enumerate(kernels):
+        if known == kernel and place != other_than:
+            return place
+    kernels.append(kernel)
+    return len(kernels) - 1
+
+
+def _is_doubtful(outcome: Comparison | Rejected) -> bool:
+    return isinstance(outcome, Rejected) and outcome.stage == "time"
 
 
 def _native(problem: Problem, cache: Path, triton: TritonParts | None) -> Native:

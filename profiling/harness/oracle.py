@@ -22,6 +22,7 @@ from profiling.harness import wire
 from profiling.harness.arena import RandomBytes, memory_available, out_of_memory
 from profiling.harness.bench import Bench, Rig, worker_cores
 from profiling.harness.inputs import Draw, Pools
+from profiling.harness.interleaving import Interleaver
 from profiling.harness.launcher import Launcher, NativeLauncher
 from profiling.harness.memory import Device, Gpu, Host
 from profiling.harness.reference import Reference
@@ -79,7 +80,9 @@ class Oracle:
             case wire.Evaluate():
                 return self._evaluate(request)
             case wire.Compare():
-                return self._timer.compare(request.a, request.b, self._rng)
+                return wire.Interleaved(
+                    found=Interleaver(self._timer).compare(request.kernels, request.pairs, self._rng)
+                )
             case wire.Tune():
                 return self._tune(request.artifact)
             case wire.Stage():

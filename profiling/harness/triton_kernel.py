@@ -51,6 +51,8 @@ class Image:
             target.write_bytes(_moved(content, target.parent) if target.name.startswith(_GROUP) else content)
         for found in (folder, *folder.rglob("*")):
             found.chmod(0o755)
+        # Triton makes a folder for what it does not find before it asks the compiler, and only that one says why not.
+        (folder / CACHE).chmod(0o777)
         os.environ.update({"TRITON_CACHE_DIR": str(folder / CACHE), "HOME": str(folder), "TMPDIR": str(folder)})
 
 

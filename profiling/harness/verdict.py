@@ -152,7 +152,7 @@ def comparison(found: Compared, rng: random.Random) -> Comparison | Rejected:
 
     Each clock gives an interval of its own, and what is reported spans both: a gain is one by either clock or none.
     """
-    if found.failure is not None or found.empty is None:
+    if found.failure is not None or found.empty is None or not found.pairs:
         return Rejected("verify", found.failure or "nothing was compared")
     blocks = [block for pair in found.pairs for block in pair]
     sides = [[f for x in blocks for f in x.a], [f for x in blocks for f in x.b]]
@@ -209,8 +209,11 @@ def _span(
     own: Sequence[Sequence[float]], outside: Sequence[Sequence[float]], rng: random.Random
 ) -> tuple[float, float]:
     """The interval over both clocks' 95% intervals."""
-    lows, highs = zip(bootstrap_interval(own, rng), bootstrap_interval(outside, rng), strict=True)
-    return min(lows), max(highs)
+    low, high = bootstrap_interval(own, rng)
+    if outside is own:
+        return low, high
+    outside_low, outside_high = bootstrap_interval(outside, rng)
+    return min(low, outside_low), max(high, outside_high)
 
 
 def _gain_doubt(pairs: Sequence[Sequence[Block]], own: _Gains, outside: _Gains, rng: random.Random) -> str | None:

@@ -49,11 +49,11 @@ class Evaluate(_Message):
 
 
 class Compare(_Message):
-    """Interleave two kernels."""
+    """Interleave kernels; `pairs` are the places in `kernels` of the two that are compared, a and b."""
 
     kind: Literal["compare"] = "compare"
-    a: Path
-    b: Path
+    kernels: tuple[Path, ...]
+    pairs: tuple[tuple[int, int], ...]
 
 
 class Tune(_Message):
@@ -168,15 +168,21 @@ class Compared(_Message):
     `rounds` are batches of a and of b for the outside clock, where a frame holds one call alone; else empty.
     """
 
-    kind: Literal["compared"] = "compared"
     pairs: tuple[tuple[Block, ...], ...]
     rounds: tuple[tuple[Round, ...], tuple[Round, ...]] = ((), ())
     empty: Times | None
     failure: str | None
 
 
+class Interleaved(_Message):
+    """What each pair of a `compare` rests on, in its order."""
+
+    kind: Literal["interleaved"] = "interleaved"
+    found: tuple[Compared, ...]
+
+
 Reply = Annotated[
-    Phase | Failed | Opened | Checked | Staged | Tuned | Evaluated | Compared,
+    Phase | Failed | Opened | Checked | Staged | Tuned | Evaluated | Interleaved,
     Field(discriminator="kind"),
 ]
 REQUEST: TypeAdapter[Request] = TypeAdapter(Request)

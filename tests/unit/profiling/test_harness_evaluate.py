@@ -114,6 +114,27 @@ def test_a_comparison_says_which_of_the_two_is_wrong(lab: Lab) -> None:
         assert (found.stage, found.reason[:13]) == ("verify", f"{who}: timed call")
 
 
+def test_many_are_compared_in_one_sitting_and_a_failure_costs_its_own_pairs_alone(lab: Lab) -> None:
+    """Ablations sit with their champion: one that crashes or is wrong must not take the others' evidence with it."""
+    wrong = compile_kernel(f"{GEMM_HEAD} {{ C[0] = 1; }}", lab.folder, "wrong_beside")
+    crash = compile_kernel(f"{GEMM_HEAD} {{ __builtin_trap(); }}", lab.folder, "crash_beside")
+    pairs = [(lab.naive, lab.fast), (wrong, lab.fast), (crash, lab.fast), (lab.fast, lab.naive)]
+    gain, *failed, loss = lab.harness.compare_all(pairs)
+    assert isinstance(gain, Comparison), gain
+    assert isinstance(loss, Comparison), loss
+    assert gain.low > 1.0 > loss.high
+    assert [len(group) > 0 for group in gain.log_ratios] == [True] * 3
+    reasons = [found.reason for found in failed if isinstance(found, Rejected)]
+    assert reasons[0].startswith("a: timed call 1: C[0,0] is 1")
+    assert reasons[1].startswith("a: crashed: SIG")
+
+
+def test_a_kernel_against_itself_is_two_workers(lab: Lab) -> None:
+    """Else its noise would be none, and any gain could be claimed."""
+    ratios = compared(lab, lab.fast, lab.fast).log_ratios
+    assert any(ratio != 0.0 for group in ratios for ratio in group)
+
+
 def compared(lab: Lab, a: Path, b: Path) -> Comparison:
     """A comparison that must come to numbers."""
     found = lab.harness.compare(a, b)

@@ -1,0 +1,254 @@
+"""Kernels interleaved, so that what drifts meets all of them. Raw nanoseconds: the controller judges them."""
+
+from __future__ import annotations
+
+import math
+import random
+import statistics
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from profiling.harness.arena import torch_dtype
+from profiling.harness.bench import Bench, Record
+from profiling.harness.inputs import Draw
+from profiling.harness.timing import Calls, Timer, frame_times
+from profiling.harness.verify import described
+from profiling.harness.wire import Block, Compared, FrameTimes, Round, Times
+from profiling.harness.worker import CandidateFailure
+
+_BLOCK_NS = 1_000_000
+_MIN_BLOCKS = 5
+_FEW_BLOCKS, _SETTLED_ERROR = 10, 0.002
+
+Workers = dict[int, Bench]
+"""By kernel."""
+Kept = dict[int, list[Record]]
+"""Calls to be judged, by kernel."""
+
+
+@dataclass(slots=True)
+class Interleaver:
+    """Compares kernels on the timed case, with a timer's parts and settings."""
+
+    timer: Timer
+
+    def compare(
+        self, kernels: Sequence[Path], pairs: Sequence[tuple[int, int]], rng: random.Random
+    ) -> tuple[Compared, ...]:
+        """Interleave kernels over fresh sets of workers, one worker for each kernel.
+
+        Args:
+            kernels: at least two.
+            pairs: which two are compared, a and b, by their places in `kernels`.
+            rng: the order in which they take turns.
+
+        Returns:
+            What each pair rests on. A kernel that fails takes its own pairs with it, and no other.
+        """
+        if self._fit(len(kernels)):
+            return self._sit(kernels, pairs, rng)
+        return tuple(self._sit((kernels[a], kernels[b]), [(0, 1)], rng)[0] for a, b in pairs)
+
+    def _fit(self, kernels: int) -> bool:
+        """Whether the outputs of the fewest blocks of so many kernels may wait to be judged."""
+        outputs = [t for t in self.timer.rig.problem.timed.tensors if t.role != "in"]
+        call_bytes = sum(t.elements * torch_dtype(t.dtype).itemsize for t in outputs)
+        return kernels == 2 or 2 * _MIN_BLOCKS * kernels * call_bytes <= self.timer.rig.device.kept_bytes
+
+    def _sit(
+        self, kernels: Sequence[Path], pairs: Sequence[tuple[int, int]], rng: random.Random
+    ) -> tuple[Compared, ...]:
+        sitting = Sitting(pairs)
+        started: list[Workers] = []
+        try:
+            for number in range(self.timer.settings.pairs):
+                if not started:
+                    started = self._start(kernels, self.timer.settings.pairs - number)
+                    for workers in started:
+                        for kernel in sitting.live():
+                            with sitting.blaming(kernel):
+                                workers[kernel].ready()  # before anything is timed
+                kept = self._round(started.pop(), sitting, rng, batched=number == 0)
+                self._judge(kept, sitting)
+                if not sitting.live():
+                    break
+        finally:
+            _close(started)
+        n = max((r.n for rounds in sitting.batches.values() for r in rounds), default=1)
+        empty = self.timer.empty(sitting.per_frame, n) if sitting.live() else None
+        return tuple(sitting.compared(pair, empty) for pair in pairs)
+
+    def _start(self, kernels: Sequence[Path], wanted: int) -> list[Workers]:
+        """Sets of workers that start side by side: on a GPU that takes longest, and they wait there without a core."""
+        case = self.timer.rig.problem.timed
+        sets: list[Workers] = []
+        try:
+            while not sets or (len(sets) < wanted and self.timer.rig.device.has_room_for_more):
+                sets.append({})
+                for number, kernel in enumerate(kernels):
+                    sets[-1][number] = Bench(self.timer.rig, kernel, case)
+        except BaseException:
+            _close(sets)
+            raise
+        return sets
+
+    def _round(self, workers: Workers, sitting: Sitting, rng: random.Random, *, batched: bool) -> Kept:
+        """What one set of workers has to say: blocks and, where frames are too short for the outside clock, batches."""
+        start = time.monotonic()
+        kept: Kept = {kernel: [] for kernel in workers}
+        sitting.rounds.append([])
+        entered = ExitStack()
+        entered.callback(_close, [workers])
+        with entered:
+            sides: dict[int, Calls] = {}
+            call_ns = {}
+            for kernel in sitting.live():
+                entered.enter_context(sitting.blaming(kernel))  # for what shows as its worker is left, such as hoarding
+                with sitting.blaming(kernel):
+                    bench = entered.enter_context(workers[kernel])
+                    sides[kernel] = Calls(bench, self.timer.rig, kept[kernel], 0)
+            for kernel in sitting.live():
+                with sitting.blaming(kernel):
+                    call_ns[kernel] = self.timer.warm_up(sides[kernel])
+            if not sitting.live():
+                return kept
+            slots = min(bench.slots for bench in workers.values())
+            fastest = min(call_ns.values())
+            sitting.per_frame = self.timer.per_frame(_BLOCK_NS, fastest, slots)
+            if self.timer.rig.device.one_by_one and batched:
+                n = self.timer.batch_calls(fastest, slots)
+                for kernel in sitting.live():
+                    with sitting.blaming(kernel):
+                        sitting.batches[kernel] = self.timer.batches(sides[kernel], n)
+            while sitting.live() and not self._enough(sitting, start, sides):
+                self._block(sides, sitting, rng)
+            for bench in workers.values():
+                bench.doom()
+        return kept
+
+    def _block(self, sides: Mapping[int, Calls], sitting: Sitting, rng: random.Random) -> None:
+        """Each kernel twice, in a random order and back, equal inputs for all each time."""
+        cold = self.timer.settings.l2 == "cold"
+        order = sitting.live()
+        rng.shuffle(order)
+        times: dict[int, list[FrameTimes]] = {kernel: [] for kernel in order}
+        for turn in (order, order[::-1]):
+            drawn = sides[turn[0]].draw(sitting.per_frame)
+            for kernel in turn:
+                if kernel not in sitting.failures:
+                    with sitting.blaming(kernel):
+                        frame = sides[kernel].run_drawn(drawn, "timed call", cold=cold, led=True)
+                        times[kernel].append(frame_times(frame))
+        sitting.rounds[-1].append({kernel: (t[0], t[1]) for kernel, t in times.items() if len(t) == 2})
+
+    def _enough(self, sitting: Sitting, start: float, sides: Mapping[int, Calls]) -> bool:
+        """Whether a set of workers has run its share."""
+        blocks, live = sitting.rounds[-1], sitting.live()
+        if sum(s.kept_bytes for s in sides.values()) > self.timer.rig.device.kept_bytes and blocks:
+            return True
+        if len(blocks) < _MIN_BLOCKS:
+            return False
+        if self.timer.rig.device.one_by_one and len(blocks) >= _FEW_BLOCKS and sitting.settled():
+            return True
+        share = 1.0 / self.timer.settings.pairs
+        spent_s = [sum(sum(f.own_ns) for x in blocks for f in x[kernel]) / 1e9 for kernel in live]
+        judging_s = len(live) * sitting.per_frame * len(blocks) * self.timer.verifier.judge_s
+        most_s = share * self.timer.settings.max_time_s * len(live) / 2
+        return (
+            len(blocks) >= self.timer.rig.device.most_blocks
+            or min(spent_s) >= share * self.timer.settings.min_time_s
+            or time.monotonic() - start + judging_s > most_s
+        )
+
+    def _judge(self, kept: Kept, sitting: Sitting) -> None:
+        """Every call of every kernel, up to its first wrong one. Equal inputs need the reference only once."""
+        if self.timer.rig.tolerance is None:
+            return
+        case = self.timer.rig.problem.timed
+        by_draw: dict[Draw, list[tuple[int, Record]]] = {}
+        for kernel, records in kept.items():
+            for record in records:
+                by_draw.setdefault(record.draw, []).append((kernel, record))
+        for draw, calls in by_draw.items():
+            expected = self.timer.verifier.expected(case, draw)
+            for kernel, record in calls:
+                if kernel not in sitting.failures:
+                    reason = self.timer.verifier.judgement(case, record, expected).reason
+                    if reason is not None:
+                        sitting.failures[kernel] = f"{record.where}: {reason}"
+
+
+@dataclass(slots=True)
+class Sitting:
+    """Kernels that take turns, and what came of it.
+
+    Attributes:
+        pairs: which kernels are compared.
+        failures: why a kernel is out.
+        rounds: by set of workers and block, both frames of each kernel.
+        batches: of each kernel, for the outside clock.
+        per_frame: calls of one frame.
+    """
+
+    pairs: Sequence[tuple[int, int]]
+    failures: dict[int, str] = field(default_factory=dict)
+    rounds: list[list[dict[int, tuple[FrameTimes, FrameTimes]]]] = field(default_factory=list)
+    batches: dict[int, tuple[Round, ...]] = field(default_factory=dict)
+    per_frame: int = 1
+
+    def live(self) -> list[int]:
+        """The kernels that something can still be said of: neither they nor what they are compared with has failed."""
+        pairs = [pair for pair in self.pairs if not self.failures.keys() & set(pair)]
+        return sorted({kernel for pair in pairs for kernel in pair})
+
+    @contextmanager
+    def blaming(self, kernel: int) -> Iterator[None]:
+        """What fails here is the kernel's failure."""
+        try:
+            yield
+        except CandidateFailure as error:
+            self.failures[kernel] = described(error)
+
+    def settled(self) -> bool:
+        """Whether more blocks of this set of workers would say little of any pair: a GPU is quiet."""
+        return all(_settled(self._blocks(pair, self.rounds[-1])) for pair in self.pairs if self._holds(pair))
+
+    def compared(self, pair: tuple[int, int], empty: Times | None) -> Compared:
+        """What was found of a pair."""
+        for name, kernel in zip("ab", pair, strict=True):
+            if kernel in self.failures:
+                return Compared(pairs=(), empty=None, failure=f"{name}: {self.failures[kernel]}")
+        a, b = (self.batches.get(kernel, ()) for kernel in pair)
+        rounds = [tuple(self._blocks(pair, found)) for found in self.rounds]
+        return Compared(pairs=tuple(x for x in rounds if x), rounds=(a, b), empty=empty, failure=None)
+
+    def _holds(self, pair: tuple[int, int]) -> bool:
+        return not self.failures.keys() & set(pair)
+
+    @staticmethod
+    def _blocks(pair: tuple[int, int], found: Sequence[Mapping[int, tuple[FrameTimes, FrameTimes]]]) -> list[Block]:
+        a, b = pair
+        return [Block(a=x[a], b=x[b]) for x in found if a in x and b in x]
+
+
+def _close(sets: Sequence[Workers]) -> None:
+    """End workers, all at once, that may not have been waited for yet."""
+    benches = [bench for workers in sets for bench in workers.values()]
+    for bench in benches:
+        bench.doom()
+    for bench in benches:
+        bench.close()
+
+
+def _settled(blocks: Sequence[Block]) -> bool:
+    """Whether the standard error of a pair's mean log-ratio is so small that more blocks say little."""
+    ratios = [math.log(_mean_ns(x.a) / _mean_ns(x.b)) for x in blocks]
+    return statistics.stdev(ratios) / math.sqrt(len(ratios)) <= _SETTLED_ERROR
+
+
+def _mean_ns(frames: Sequence[FrameTimes]) -> float:
+    calls = [ns for f in frames for ns in f.own_ns]
+    return max(1.0, sum(calls) / len(calls))
