@@ -17,8 +17,10 @@ from agent.errors import ConfigError, UnfitEnvironment
 from agent.events import AblationBuilt, Attribution
 from agent.inspection import draw
 from agent.lab import Lab, backend_name, existing, find_subject, open_lab, timed
-from agent.stages.ablation import ALL, Ablation, Variant, code_differs, switched_off
+from agent.machine_code import MachineCode
+from agent.stages.ablation import Ablation, Variant
 from agent.stages.attribution import attribute
+from agent.stages.switches import ALL, switched_off
 from backends.registry import get_backend
 from backends.types import Backend, Built, Rejected
 from profiling.machine_code import check_methods
@@ -159,8 +161,9 @@ def _measure(lab: Lab, pair: _Pair, methods: _Methods) -> _Found:
         raise ConfigError(f"{pair.kernel} cannot be compared with itself: {spread.reason}")
     if isinstance(spread, Rejected):
         raise UnfitEnvironment(f"the noise cannot be measured here: {spread.reason}; is the machine busy?")
+    code = MachineCode(task.backend)
     wholes = {name: base if name == ALL else kernel for name in without}
-    variants = {n: _variant(lab, n, built, wholes[n]) for n, built in zip(without, others, strict=True)}
+    variants = {n: _variant(code, n, built, wholes[n]) for n, built in zip(without, others, strict=True)}
     pairs = {"": (base.artifact, kernel.artifact)}
     for name, variant in variants.items():
         if isinstance(variant.built, Built) and (name == ALL or variant.event.code_differs is not False):
@@ -171,7 +174,7 @@ def _measure(lab: Lab, pair: _Pair, methods: _Methods) -> _Found:
         kind = UnfitEnvironment if gain.stage == "time" else ConfigError
         raise kind(f"{pair.kernel} cannot be compared with {pair.base}: {gain.reason}")
     ablations = {name: Ablation(variant.event, outcomes.get(name)) for name, variant in variants.items()}
-    presence = check_methods(methods.ids, task.backend.disassemble(base), task.backend.disassemble(kernel))
+    presence = check_methods(methods.ids, code.device(base), code.device(kernel))
     smallest = max(pair.config.search.noise, spread)
     complete = len(methods.ids) == len(methods.all)
     rows, audit = attribute(
@@ -180,14 +183,12 @@ def _measure(lab: Lab, pair: _Pair, methods: _Methods) -> _Found:
     return _Found(gain, spread, smallest, rows, audit, presence, ablations)
 
 
-def _variant(lab: Lab, name: str, built: Built | Rejected, whole: Built) -> Variant:
+def _variant(code: MachineCode, name: str, built: Built | Rejected, whole: Built) -> Variant:
     """A kernel with something off, and whether it differs from what it is compared with."""
     about = AblationBuilt(key=name, iteration=0, method=name, form="switch", source=None, code_differs=None)
     if isinstance(built, Rejected):
         return Variant(about.model_copy(update={"rejected": built}), built)
-    backend = lab.task.backend
-    differs = code_differs(backend, built, whole, backend.disassemble)
-    return Variant(about.model_copy(update={"code_differs": differs}), built)
+    return Variant(about.model_copy(update={"code_differs": code.differs(built, whole)}), built)
 
 
 def _axis(method: str) -> Axis:

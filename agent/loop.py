@@ -54,7 +54,8 @@ def iterate(run: Run, iteration: int, baseline: Kernel) -> None:
         end_iteration(run, iteration, "failed", "no plan held to the rules")
         return
     branches = write_branches(run, iteration, base, plan)
-    passed = evaluate_branches(run, iteration, branches) or repair_branches(run, iteration, base, plan, branches)
+    passed = evaluate_branches(run, iteration, plan, branches)
+    passed = passed or repair_branches(run, iteration, base, plan, branches)
     if not passed:
         remember_failure(run, iteration, plan)
         end_iteration(run, iteration, "failed", "no branch was right and could be timed")

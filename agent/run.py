@@ -10,6 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Literal, TypeVar
 
+from agent.ahead import Ahead
 from agent.asking import Asker
 from agent.budget import Budget
 from agent.config import SearchSection
@@ -27,19 +28,21 @@ from agent.events import (
 )
 from agent.journal import Journal
 from agent.machine import Machine
+from agent.machine_code import MachineCode
 from agent.paths import iteration_folder
 from agent.progress import Progress
-from agent.task import Task, build_candidates, tune
-from backends.types import BuildSpec, Built, Listing, Rejected
+from agent.task import Task, build_candidate, build_candidates, tune
+from backends.types import BuildSpec, Built, Rejected
 from memory.store import Store
 from memory.types import Scope
-from profiling.device import DeviceFacts
+from profiling.device import DeviceFacts, spare_cores
 from profiling.gpu_device import GpuFacts
 from profiling.harness.harness import Harness
 from profiling.types import Ceilings, Comparison, Tolerance, Work
 from prompts.catalogue import Catalogue
 
 _E = TypeVar("_E", bound=Event)
+Source = tuple[Path, BuildSpec]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +102,16 @@ class Run:
     versions: Mapping[str, str]
     stopped: threading.Event = field(default_factory=threading.Event)
     _best: Kernel | None = None
-    _listings: dict[str, Listing | None] = field(default_factory=dict)
+    code: MachineCode = field(init=False)
+    _ahead: Ahead = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.code = MachineCode(self.task.backend)
+        self._ahead = Ahead(self._build_ahead, spare_cores() if self.gpu is not None else ())
+
+    def close(self) -> None:
+        """Give back what was begun and is not needed."""
+        self._ahead.close()
 
     @property
     def best(self) -> Kernel:
@@ -237,25 +249,29 @@ class Run:
         """Log something a person should know in the morning, once."""
         self.journal.once(Noted, key, lambda: Noted(key=key, text=text))
 
-    def listing(self, built: Built) -> Listing | None:
-        """A build's machine code, disassembled once; None without a disassembler."""
-        if built.key not in self._listings:
-            self._listings[built.key] = self.task.backend.disassemble(built)
-        return self._listings[built.key]
-
     def disassemble_all(self, builds: Sequence[Built]) -> None:
         """Have the listings of several builds at hand, made side by side."""
         with ThreadPoolExecutor(max_workers=max(1, self.device.usable_cores or 1)) as pool:
-            list(pool.map(self.listing, builds))
+            list(pool.map(self.code.device, builds))
 
     def build(self, source: Path) -> Built | Rejected:
         """Build the baseline, or what was accepted before. Raises ToolchainError: the compiler is missing or broken."""
         return self._tuned(self.task.backend.build(source, self.task.spec, self.cache))
 
-    def build_candidates(self, sources: Sequence[tuple[Path, BuildSpec]]) -> list[Built | Rejected]:
+    def build_candidates(self, sources: Sequence[Source]) -> list[Built | Rejected]:
         """Build kernels that a model wrote, in parallel, in order, each held to the task's signature and libraries."""
-        builds = build_candidates(self.task, sources, self.cache, self.device.usable_cores)
-        return [self._tuned(built) for built in builds]
+        found = [self._ahead.take(*source) for source in sources]
+        self._ahead.drop()
+        rest = [source for source, built in zip(sources, found, strict=True) if built is None]
+        others = iter(build_candidates(self.task, rest, self.cache, self.device.usable_cores))
+        return [self._tuned(next(others) if built is None else built) for built in found]
+
+    def build_ahead(self, sources: Sequence[Source]) -> None:
+        """Begin to build these, beside what is measured on a GPU: some of them are asked for next."""
+        self._ahead.start(sources)
+
+    def _build_ahead(self, source: Path, spec: BuildSpec) -> Built | Rejected:
+        return build_candidate(self.task, source, spec, self.cache)
 
     def _tuned(self, built: Built | Rejected) -> Built | Rejected:
         """With an autotuner's choice made and frozen, so that nothing tunes while it is timed."""

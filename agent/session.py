@@ -148,6 +148,7 @@ def open_run(folder: Path, journal: Journal, progress: Progress, stopped: thread
             versions={"roofclimb": version("roofclimb"), **task.backend.toolchain()},
             stopped=stopped,
         )
+        stack.callback(run.close)
         for text in warnings:
             run.note(f"warning/{text}", text)
         if lab is not None:

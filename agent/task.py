@@ -137,35 +137,37 @@ def on_machine(task: Task, machine: Machine) -> Task:
     )
 
 
-def build_candidates(
-    task: Task, sources: Sequence[tuple[Path, BuildSpec]], cache: Path, cores: int | None
-) -> list[Built | Rejected]:
-    """Build kernels in parallel, in order, and hold them to the baseline's signature and the task's libraries.
+def build_candidate(task: Task, source: Path, spec: BuildSpec, cache: Path) -> Built | Rejected:
+    """Build a kernel and hold it to the baseline's signature and the task's libraries.
 
     Raises:
         ToolchainError: the compiler is missing or broken.
     """
+    with ThreadPoolExecutor(1) as beside:  # both start a preprocessor, and neither needs the other
+        signature = beside.submit(_check_signature, task, source, spec)
+        built = task.backend.build(source, spec, cache)
+        problem = signature.result()
+    return built if isinstance(built, Rejected) else problem or _check_libraries(task, built)
+
+
+def build_candidates(
+    task: Task, sources: Sequence[tuple[Path, BuildSpec]], cache: Path, cores: int | None
+) -> list[Built | Rejected]:
+    """The same for several, in parallel, in order."""
     with ThreadPoolExecutor(max_workers=max(1, cores or 1)) as pool:
-        # Both start a preprocessor, and neither needs the other.
-        signatures = [pool.submit(check_signature, task, path) for path, _ in sources]
-        builds = list(pool.map(lambda s: task.backend.build(s[0], s[1], cache), sources))
-        problems = [signature.result() for signature in signatures]
-    return [
-        built if isinstance(built, Rejected) else problem or check_libraries(task, built)
-        for built, problem in zip(builds, problems, strict=True)
-    ]
+        return list(pool.map(lambda s: build_candidate(task, s[0], s[1], cache), sources))
 
 
-def check_signature(task: Task, source: Path) -> Rejected | None:
-    """Why a candidate cannot be called as the baseline is, or None. Needs no build."""
+def _check_signature(task: Task, source: Path, spec: BuildSpec) -> Rejected | None:
+    """Why a candidate cannot be called as the baseline is, or None."""
     try:
-        difference = same_signature(task.signature, task.backend.signature(source, task.spec))
+        difference = same_signature(task.signature, task.backend.signature(source, spec))
     except SourceError as error:
         return Rejected("signature", str(error))
     return None if difference is None else Rejected("signature", difference)
 
 
-def check_libraries(task: Task, built: Built) -> Built | Rejected:
+def _check_libraries(task: Task, built: Built) -> Built | Rejected:
     """A candidate needs no library that the task does not allow."""
     refusal = task.backend.refusal(built, task.config.task.allow.libraries)
     return built if refusal is None else Rejected("load", refusal)

@@ -111,7 +111,13 @@ def _sections(text: str) -> dict[str, list[_Section]]:
     section: _Section | None = None
     pending: list[str] = []
     for line in text.splitlines():
-        if target := _TARGET.match(line):
+        if line.lstrip(" \t{").startswith("/*"):  # most lines: an instruction, or the second half of its encoding
+            if section is not None and (code := _LINE.match(line)):
+                section.labels.update(dict.fromkeys(pending, int(code[1], 16)))
+                section.lines.extend(f"{label}:" for label in pending if not label.startswith(".text."))
+                section.lines.append(_COMMENT.sub("", line[: code.start(2)]) + _shown(code))
+                pending = []
+        elif target := _TARGET.match(line):
             arch, section = target[1], None
         elif ".headerflags" in line and not arch and (flags := _FLAGS.search(line)):
             arch = f"sm_{flags[1]}" + ("a" if "EF_CUDA_ACCELERATORS" in line else "")
@@ -125,11 +131,6 @@ def _sections(text: str) -> dict[str, list[_Section]]:
                 found.setdefault(arch, []).append(section)
         elif section is not None and (label := _LABEL.match(line)):
             pending.append(label[1])
-        elif section is not None and (code := _LINE.match(line)):
-            section.labels.update(dict.fromkeys(pending, int(code[1], 16)))
-            section.lines.extend(f"{label}:" for label in pending if not label.startswith(".text."))
-            section.lines.append(_COMMENT.sub("", line[: code.start(2)]) + _shown(code))
-            pending = []
     return found
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+_GPU_WORKER_CORES = 8
 _ROOT = Path("/")
 _FEATURES = re.compile(
     r"^(sse4_2|avx|avx2|avx512\w+|avx_\w+|amx_\w+|fma|f16c|bmi2|asimd|asimdhp|asimddp|fphp|bf16|i8mm|sve|sve2|sme)$"
@@ -74,6 +75,18 @@ def cpu_facts(root: Path = _ROOT) -> DeviceFacts:
         memory_bytes=memory_total(root),
         virtualised="hypervisor" in flags if flags and arch in ("x86_64", "AMD64") else None,
     )
+
+
+def gpu_worker_cores() -> tuple[int, ...]:
+    """The CPUs that a worker on a GPU, with the driver's threads, may use: all but the first, up to a number."""
+    allowed = sorted(os.sched_getaffinity(0))
+    return tuple(allowed[1:] or allowed)[:_GPU_WORKER_CORES]
+
+
+def spare_cores() -> tuple[int, ...]:
+    """The CPUs that neither a worker on a GPU nor the system, the controller and the oracle need."""
+    allowed = sorted(os.sched_getaffinity(0))
+    return tuple(core for core in allowed[1:] if core not in gpu_worker_cores())
 
 
 def pinned_cores(threads: int, root: Path = _ROOT) -> tuple[int, ...]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from agent.artefacts import write_json, write_text
@@ -13,15 +12,14 @@ from agent.paths import iteration_folder
 from agent.plan import Plan
 from agent.run import Kernel, Run
 from agent.stages.branches import read_kernel
+from agent.stages.switches import ALL, switched_specs
 from agent.stages.wording import ablation_prompt, system_prompt
-from backends.types import Backend, BuildSpec, Built, Listing, Rejected
-from profiling.machine_code import check_methods, instruction_mix, same_code
+from backends.types import Built, Rejected
+from profiling.machine_code import check_methods, instruction_mix
 from profiling.types import Comparison, MethodPresence
-from prompts.catalogue import switch_name
 
 # The switch audit: with all methods off the kernel may be this much slower than the one they were applied to.
 AUDIT_TOLERANCE = 0.10
-ALL = "all"
 # How often a rewrite is asked for when the answer cannot be read.
 _ASKED = 2
 
@@ -47,29 +45,11 @@ class Variant:
     built: Built | Rejected
 
 
-def switched_off(spec: BuildSpec, methods: Sequence[str]) -> BuildSpec:
-    """How a kernel is built without these methods, all else unchanged."""
-    return replace(spec, define={**spec.define, **{switch_name(m): "0" for m in methods}})
-
-
-def code_differs(backend: Backend, one: Built, other: Built, listing: Callable[[Built], Listing | None]) -> bool | None:
-    """Whether two builds differ in machine code, on the device or in how the host launches it; None where unknown."""
-    device = listing(one), listing(other)
-    if device[0] is None or device[1] is None:
-        return None
-    if not same_code(device[0], device[1]):
-        return True
-    host = backend.host_side(one), backend.host_side(other)
-    if host[0] is None or host[1] is None:
-        return None if backend.device == "gpu" else False  # how a GPU kernel is launched was not seen
-    return not same_code(host[0], host[1])
-
-
 def check_machine_code(
     run: Run, iteration: int, plan: Plan, base: Kernel, champion: Kernel
 ) -> tuple[MethodPresence, ...]:
     """Each planned method's signature in the champion, relative to the kernel it was applied to."""
-    before, after = run.listing(base.built), run.listing(champion.built)
+    before, after = run.code.device(base.built), run.code.device(champion.built)
     key = run.key(iteration, "machine-code")
 
     def check() -> MachineCodeChecked:
@@ -103,19 +83,15 @@ def ablation_name(method: str) -> str:
 
 
 def _build_switched(run: Run, iteration: int, plan: Plan, champion: Kernel) -> dict[str, Built | Rejected]:
-    """All that a switch can make, built in parallel: without each method that has one and, if all have, without any."""
-    switchable = [m for m in plan.method_ids if run.task.backend.has_switch(champion.source, switch_name(m))]
-    without = {m: [m] for m in switchable}
-    if len(switchable) == len(plan.method_ids):
-        without[ALL] = switchable
+    specs = switched_specs(run, plan, champion.source)
     run.checkpoint()
-    run.progress.activity(f"building {len(without)} ablations")
+    run.progress.activity(f"building {len(specs)} ablations")
     sources = []
-    for name, methods in without.items():
+    for name, spec in specs.items():
         path = ablation_folder(run, iteration, name) / run.kernel_file
         write_text(path, champion.source)
-        sources.append((path, switched_off(run.task.spec, methods)))
-    builds = dict(zip(without, run.build_candidates(sources), strict=True))
+        sources.append((path, spec))
+    builds = dict(zip(specs, run.build_candidates(sources), strict=True))
     run.disassemble_all([built for built in builds.values() if isinstance(built, Built)])
     return builds
 
@@ -175,7 +151,7 @@ def _built_event(
         rejected = built if isinstance(built, Rejected) else None
         differs = None
         if isinstance(built, Built):
-            differs = code_differs(run.task.backend, built, champion.built, run.listing)
+            differs = run.code.differs(built, champion.built)
         return AblationBuilt.model_validate(
             {
                 "key": key,

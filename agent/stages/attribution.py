@@ -9,7 +9,8 @@ from agent.events import Attributed, Attribution, MethodClass
 from agent.paths import iteration_folder
 from agent.plan import Plan
 from agent.run import Run
-from agent.stages.ablation import ALL, AUDIT_TOLERANCE, Ablation
+from agent.stages.ablation import AUDIT_TOLERANCE, Ablation
+from agent.stages.switches import ALL
 from backends.types import Rejected
 from profiling.types import Axis, Comparison, MethodPresence
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from agent.artefacts import write_json, write_text
@@ -11,6 +11,7 @@ from agent.llm.parse import Unreadable, extract_code
 from agent.llm.types import LLMError, Reply, Request, Step
 from agent.plan import Plan
 from agent.run import Kernel, Run
+from agent.stages.switches import switched_specs
 from agent.stages.wording import branch_prefix, branch_prompt, repair_prompt, system_prompt
 from backends.types import Built, Rejected
 from profiling.types import Evaluation
@@ -39,15 +40,21 @@ def write_branches(run: Run, iteration: int, best: Kernel, plan: Plan) -> list[B
     return written
 
 
-def evaluate_branches(run: Run, iteration: int, written: Sequence[BranchWritten]) -> list[Kernel]:
-    """Build all in parallel, then verify and time each; the kernels that passed, fastest first."""
+def evaluate_branches(run: Run, iteration: int, plan: Plan, written: Sequence[BranchWritten]) -> list[Kernel]:
+    """Build all in parallel, then verify and time each; the kernels that passed, fastest first.
+
+    Beside that the ablations of each begin to be built: one of them will be the champion.
+    """
     sources = [w for w in written if w.source is not None]
     run.checkpoint()
     run.progress.activity(f"building {len(sources)} branches")
     builds = run.build_candidates([(_source_path(run, w), run.task.spec) for w in sources])
+    if run.search.ablate:
+        good = [w for w, built in zip(sources, builds, strict=True) if isinstance(built, Built)]
+        specs = [(_source_path(run, w), switched_specs(run, plan, w.source or "").values()) for w in good]
+        run.build_ahead([(path, spec) for path, found in specs for spec in found])
     kernels = []
-    for branch, built in zip(sources, builds, strict=True):
-        outcome = _evaluate(run, iteration, branch, built)
+    for branch, built, outcome in zip(sources, builds, _evaluate(run, iteration, sources, builds), strict=True):
         if (
             isinstance(outcome, Evaluation)
             and outcome.verdict == "pass"
@@ -73,7 +80,7 @@ def repair_branches(
         run.checkpoint()
         run.progress.activity(f"all branches failed: repair {attempt}")
         repaired = _repair(run, iteration, attempt, best, plan, [(w, reasons[n]) for n, w in sources.items()])
-        kernels = evaluate_branches(run, iteration, repaired)
+        kernels = evaluate_branches(run, iteration, plan, repaired)
         if kernels:
             return kernels
         sources |= {w.branch: w for w in repaired if w.source is not None}
@@ -147,28 +154,37 @@ def _repair(
     return repaired
 
 
-def _evaluate(run: Run, iteration: int, branch: BranchWritten, built: Built | Rejected) -> Evaluation | Rejected:
-    key = run.key(iteration, branch.key.removeprefix(f"iter{iteration}/"))
+def _evaluate(
+    run: Run, iteration: int, branches: Sequence[BranchWritten], builds: Sequence[Built | Rejected]
+) -> Iterator[Evaluation | Rejected]:
+    """Each branch's outcome, logged once as it comes."""
+    keys = [_key(run, iteration, branch) for branch in branches]
+    new = [built for built, key in zip(builds, keys, strict=True) if run.journal.find(Evaluated, key) is None]
+    # A build that is rejected elsewhere than where the run measures says nothing: that needs the harness, too.
+    found = run.harness.evaluate_each([b.artifact for b in new if isinstance(b, Built)]) if new else iter(())
+    for branch, built, key in zip(branches, builds, keys, strict=True):
+        event = run.journal.find(Evaluated, key)
+        if event is None:
+            run.checkpoint()
+            run.progress.activity(f"verifying and timing {branch.branch}")
+            seconds = built.seconds if isinstance(built, Built) else None
+            outcome = built if isinstance(built, Rejected) else next(found)
+            event = run.journal.append(
+                Evaluated(key=key, iteration=iteration, branch=branch.branch, build_s=seconds, outcome=outcome)
+            )
+        folder = run.branch_folder(branch)
+        write_json(folder / "bench.json", event.outcome)
+        log = built.log if isinstance(built, Built) else f"{built.reason}\n\n{built.evidence}"
+        write_text(folder / "build.log", log + "\n")
+        yield event.outcome
 
-    def evaluate() -> Evaluated:
-        run.checkpoint()
-        run.progress.activity(f"verifying and timing {branch.branch}")
-        harness = run.harness  # a build rejected elsewhere than where the run measures says nothing
-        outcome = built if isinstance(built, Rejected) else harness.evaluate(built.artifact)
-        seconds = built.seconds if isinstance(built, Built) else None
-        return Evaluated(key=key, iteration=iteration, branch=branch.branch, build_s=seconds, outcome=outcome)
 
-    outcome = run.journal.once(Evaluated, key, evaluate).outcome
-    folder = run.branch_folder(branch)
-    write_json(folder / "bench.json", outcome)
-    log = built.log if isinstance(built, Built) else f"{built.reason}\n\n{built.evidence}"
-    write_text(folder / "build.log", log + "\n")
-    return outcome
+def _key(run: Run, iteration: int, branch: BranchWritten) -> str:
+    return run.key(iteration, branch.key.removeprefix(f"iter{iteration}/"))
 
 
 def _failure(run: Run, iteration: int, branch: BranchWritten) -> Rejected:
-    key = run.key(iteration, branch.key.removeprefix(f"iter{iteration}/"))
-    evaluated = run.journal.find(Evaluated, key)
+    evaluated = run.journal.find(Evaluated, _key(run, iteration, branch))
     if evaluated is None:
         return branch.rejected or Rejected("answer", "no kernel")
     outcome = evaluated.outcome

@@ -77,7 +77,7 @@ def profile_kernel(run: Run, kernel: Kernel, level: Level = "full") -> Profiled:
     def measure() -> Profiled:
         run.check_interrupted()
         run.progress.activity(f"profiling {kernel.label}")
-        listing = run.listing(kernel.built)
+        listing = run.code.device(kernel.built)
         mix = instruction_mix(listing) if listing is not None else {}
         known = Known(kernel.median_ms, run.work, run.ceilings, run.task.dtype)
         on_host = run.gpu is None

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from agent.artefacts import write_json
 from agent.run import Kernel, Match, Run
-from agent.stages.ablation import ALL, Ablation, Variant, ablation_folder, ablation_name
+from agent.stages.ablation import Ablation, Variant, ablation_folder, ablation_name
+from agent.stages.switches import ALL
 from backends.types import Built, Rejected
 from profiling.types import Comparison
 

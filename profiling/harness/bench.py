@@ -10,7 +10,7 @@ from types import TracebackType
 
 import torch
 
-from profiling.device import pinned_cores
+from profiling.device import gpu_worker_cores, pinned_cores
 from profiling.harness.arena import Arena, Layout, RandomBytes, out_of_memory
 from profiling.harness.inputs import Draw, InputMaker, Pools
 from profiling.harness.launcher import Launcher
@@ -20,7 +20,6 @@ from profiling.harness.worker import CandidateFailure, Worker
 from profiling.types import Case, Limits, Problem, TaskError, Tolerance
 
 _RING_SLOTS = 256
-_GPU_WORKER_CORES = 8
 _LEAD_US = {"cpp": 0, "cuda": 20, "triton": 300}  # Python takes tens of microseconds to launch a kernel
 _OWN_BYTES = 2 << 30  # more than a worker takes without its candidate, a CUDA context included
 _MARGIN_S = 60.0  # on top of a worker's own limit, which we watch ourselves
@@ -101,8 +100,7 @@ def worker_cores(threads: int, device: Device) -> tuple[int, ...]:
         TaskError: there are not that many.
     """
     if device.one_by_one:
-        allowed = sorted(os.sched_getaffinity(0))
-        return tuple(allowed[1:] or allowed)[:_GPU_WORKER_CORES]
+        return gpu_worker_cores()
     try:
         return pinned_cores(threads)
     except ValueError as error:

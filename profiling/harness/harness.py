@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 import math
-import queue
 import random
 import shutil
-import subprocess
-import sys
-import threading
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import IO
-
-from pydantic import ValidationError
 
 from backends.build_cache import private_folder
-from backends.process import clean_environment, kill_group
-from backends.types import Rejected, ToolchainError
+from backends.types import Rejected
 from profiling.exclusive import exclusive_timing
 from profiling.harness import triton_launcher, verdict, walled, wire
+from profiling.harness.oracle_process import OracleProcess
 from profiling.harness.runner_build import Native, build_native
 from profiling.types import (
     Comparison,
@@ -33,22 +25,9 @@ from profiling.types import (
     MeasureSettings,
     Problem,
     TaskCheck,
-    TaskError,
 )
 
-_START_S = 120.0
 _DOUBTS = 3  # a kernel is `suspect` when this many measurements in a row are
-_ORACLE_ENVIRONMENT = {
-    "PYTHONDONTWRITEBYTECODE": "1",  # a reference may lie in a run folder
-    "OMP_WAIT_POLICY": "passive",  # threads that wait for work must not run beside a worker
-    # Tensors come and go all the time: memory that is given back to the system costs page faults again.
-    "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
-    "MALLOC_TRIM_THRESHOLD_": str(1 << 30),
-}
-_FAULTS: Mapping[str, type[Exception]] = {"task": TaskError, "machine": ToolchainError, "harness": HarnessFault}
-_ROOT = Path(__file__).parents[2]
-# Not `-m`: it puts the working folder first on the path, and a user's `torch.py` there must not be taken for ours.
-_SERVE = "import sys; sys.path[:] = filter(None, sys.path); from profiling.harness.oracle import main; main()"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +84,7 @@ class Harness:
         self._held = ExitStack()  # the scratch folder, until `close`
         self._bundle: Path | None = None
         visible = {"CUDA_VISIBLE_DEVICES": problem.gpu or ""}
-        self._oracle = _OracleProcess(visible)
+        self._oracle = OracleProcess(visible)
         self._environment = {**(environment or {}), **visible}
         try:
             self._scratch = self._held.enter_context(private_folder(cache, "harness-"))
@@ -159,26 +138,46 @@ class Harness:
 
         Times in doubt are taken again, twice: a busy machine is not held against a kernel, a forged clock stays one.
         """
-        found = self._evaluate(artifact, verify=True)
+        return next(self.evaluate_each([artifact]))
+
+    def evaluate_each(self, artifacts: Sequence[Path]) -> Iterator[Evaluation]:
+        """Evaluate kernels, in order: on the host one by one as asked for, on a GPU all together."""
+        groups = [[artifact] for artifact in artifacts] if self._problem.gpu is None else [list(artifacts)]
+        for group in groups:
+            try:
+                found = self._evaluate(group, verify=True)
+            except HarnessFault:
+                if not self._oracle.alive():
+                    raise
+                # Whichever it was, the others are not to suffer for it.
+                found = [self._evaluate_alone(artifact, verify=True) for artifact in group]
+            for artifact, evaluation in zip(group, found, strict=True):
+                yield self._believed(artifact, evaluation)
+
+    def _believed(self, artifact: Path, found: Evaluation) -> Evaluation:
         checks = tuple(c for c in found.checks if c.distribution != "timed")
         for _ in range(_DOUBTS - 1):
             if found.verdict != "suspect":
-                return found
-            found = self._evaluate(artifact, verify=False)
+                break
+            found = self._evaluate_alone(artifact, verify=False)
             found = replace(found, checks=(*checks, *found.checks))
         return found
 
-    def _evaluate(self, artifact: Path, *, verify: bool) -> Evaluation:
+    def _evaluate_alone(self, artifact: Path, *, verify: bool) -> Evaluation:
         try:
-            reply = self._time(wire.Evaluate(artifact=artifact.absolute(), verify=verify))
+            return self._evaluate([artifact], verify=verify)[0]
         except HarnessFault as fault:
             if not self._oracle.alive():
                 raise
             return Evaluation("error", str(fault), (), None)
-        if not isinstance(reply, wire.Evaluated):
+
+    def _evaluate(self, artifacts: Sequence[Path], *, verify: bool) -> list[Evaluation]:
+        paths = tuple(artifact.absolute() for artifact in artifacts)
+        reply = self._time(wire.Evaluate(artifacts=paths, verify=verify))
+        if not isinstance(reply, wire.Evaluations) or len(reply.found) != len(paths):
             raise HarnessFault("the oracle gave no proper answer to `evaluate`")
-        verified = self._problem.reference is not None
-        return verdict.evaluation(reply, self._settings, verified=verified, timed=self._problem.timed.dims)
+        verified, dims = self._problem.reference is not None, self._problem.timed.dims
+        return [verdict.evaluation(found, self._settings, verified=verified, timed=dims) for found in reply.found]
 
     def compare(self, a: Path, b: Path) -> Comparison | Rejected:
         """Interleave two kernels over fresh pairs of workers. `speedup` is how many times as fast b is as a."""
@@ -323,104 +322,3 @@ def _native(problem: Problem, cache: Path, triton: TritonParts | None) -> Native
 
 def _absolute(problem: Problem) -> Problem:
     return replace(problem, reference=problem.reference.absolute() if problem.reference else None)
-
-
-class _OracleProcess:
-    """The oracle behind its pipes."""
-
-    def __init__(self, environment: Mapping[str, str]) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", _SERVE],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=clean_environment({"PYTHONPATH": str(_ROOT), **_ORACLE_ENVIRONMENT, **environment}),
-            start_new_session=True,
-        )
-        self._lines: queue.Queue[bytes] = queue.Queue()
-        self._errors: deque[bytes] = deque(maxlen=40)
-        self._readers = [
-            threading.Thread(target=self._read_replies, args=(self._process.stdout,), daemon=True),
-            threading.Thread(target=self._read_errors, args=(self._process.stderr,), daemon=True),
-        ]
-        for reader in self._readers:
-            reader.start()
-
-    def _read_replies(self, stream: IO[bytes]) -> None:
-        with stream:
-            for line in stream:
-                self._lines.put(line)
-        self._lines.put(b"")
-
-    def _read_errors(self, stream: IO[bytes]) -> None:
-        with stream:
-            while line := stream.readline(4096):
-                self._errors.append(line)
-
-    def alive(self) -> bool:
-        """Whether it still runs."""
-        return self._process.poll() is None
-
-    def ask(self, request: wire.Request) -> wire.Reply:
-        """One request, one reply. Raises TaskError or HarnessFault."""
-        stdin = self._process.stdin
-        assert stdin is not None
-        phase = wire.Phase(name="start", limit_s=_START_S)
-        try:
-            stdin.write(request.model_dump_json().encode() + b"\n")
-            stdin.flush()
-        except (BrokenPipeError, ValueError) as error:
-            raise HarnessFault(f"the oracle is gone: {self._last_words()}") from error
-        while True:
-            try:
-                line = self._lines.get(timeout=phase.limit_s)
-            except queue.Empty:
-                self.close()
-                raise self._overdue(phase) from None
-            reply = self._parse(line, phase)
-            if isinstance(reply, wire.Phase):
-                phase = reply
-            elif isinstance(reply, wire.Failed):
-                raise _FAULTS[reply.fault](reply.message)
-            else:
-                return reply
-
-    def _parse(self, line: bytes, phase: wire.Phase) -> wire.Reply:
-        if not line:
-            self._process.wait()
-            how = f"ended with status {self._process.returncode} {self._last_words()}".rstrip()
-            self.close()
-            if phase.name == "reference":
-                raise TaskError(f"the reference took its process down: it {how}")
-            raise HarnessFault(f"the oracle {how}")
-        try:
-            return wire.REPLY.validate_json(line)
-        except ValidationError as error:
-            self.close()
-            raise HarnessFault(f"the oracle sent what is no reply: {line[:200]!r}") from error
-
-    def _overdue(self, phase: wire.Phase) -> TaskError | HarnessFault:
-        if phase.name == "reference":
-            return TaskError(
-                f"the reference gave no answer within {phase.limit_s:.0f} s: it hangs or needs smaller dims"
-            )
-        return HarnessFault(f"the oracle gave no answer within {phase.limit_s:.0f} s ({phase.name})")
-
-    def _last_words(self) -> str:
-        for reader in self._readers[1:]:
-            reader.join(2.0)
-        lines = [line.decode(errors="replace").strip() for line in self._errors]
-        return next((f"({line})" for line in reversed(lines) if line), "")
-
-    def close(self) -> None:
-        """Kill it: its workers end with it."""
-        if self._process.poll() is None:
-            kill_group(self._process.pid)
-        self._process.wait()
-        if self._process.stdin is not None:
-            try:
-                self._process.stdin.close()
-            except BrokenPipeError:
-                pass
-        for reader in self._readers:
-            reader.join(2.0)

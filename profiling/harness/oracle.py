@@ -21,6 +21,7 @@ from backends.types import ToolchainError
 from profiling.harness import wire
 from profiling.harness.arena import RandomBytes, memory_available, out_of_memory
 from profiling.harness.bench import Bench, Rig, worker_cores
+from profiling.harness.evaluation import Evaluator
 from profiling.harness.inputs import Draw, Pools
 from profiling.harness.interleaving import Interleaver
 from profiling.harness.launcher import Launcher, NativeLauncher
@@ -78,7 +79,8 @@ class Oracle:
             case wire.CheckTask():
                 return wire.Checked(check=check_task(self._verifier, request.baseline, self._settings))
             case wire.Evaluate():
-                return self._evaluate(request)
+                evaluator = Evaluator(self._verifier, self._timer)
+                return wire.Evaluations(found=tuple(evaluator.evaluate(request.artifacts, verify=request.verify)))
             case wire.Compare():
                 return wire.Interleaved(
                     found=Interleaver(self._timer).compare(request.kernels, request.pairs, self._rng)
@@ -124,20 +126,6 @@ class Oracle:
         self._timer = Timer(rig, settings, self._verifier)
         with Bench(rig, rig.empty, rig.problem.timed, slots=1) as bench:
             return wire.Opened(layers=dict(bench.layers))
-
-    def _evaluate(self, request: wire.Evaluate) -> wire.Evaluated:
-        problem, artifact = self._rig.problem, request.artifact
-        # Starting takes longest on a GPU, and nothing is timed meanwhile. It is paused, or dead, before it is trusted.
-        early = self._timer.start(artifact) if self._rig.device.one_by_one and request.verify else None
-        try:
-            checks = self._verifier.verify(artifact, (*problem.checks, problem.timed)) if request.verify else []
-            if not all(c.passed for c in checks):
-                return wire.Evaluated(checks=tuple(checks), times=None, empty=None)
-            times, empty, timed = self._timer.measure(artifact, early)
-        finally:
-            if early is not None:
-                early.close()
-        return wire.Evaluated(checks=(*checks, timed), times=times, empty=empty)
 
     def _tune(self, artifact: Path) -> wire.Reply:
         launcher = self._rig.launcher

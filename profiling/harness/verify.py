@@ -46,12 +46,27 @@ class Verifier:
             raise TaskError("the task has no reference")
         return self.rig.reference.compute(case, self.rig.inputs(case).make(draw))
 
-    def verify(self, artifact: Path, cases: Sequence[Case]) -> list[CaseCheck]:
-        """One call per case and distribution, each judged once its worker is dead; a crash ends it all."""
-        jobs = [(case, d) for case in cases for d in CHECKED if key(case, d) not in self.dropped]
+    def start(self, artifact: Path, cases: Sequence[Case]) -> Bench | None:
+        """A worker for `verify`, which starts while something else is looked at; None where there is nothing to do."""
+        jobs = self._jobs(cases)
+        return self._worker(artifact, jobs) if jobs else None
+
+    def _jobs(self, cases: Sequence[Case]) -> list[Job]:
+        return [(case, d) for case in cases for d in CHECKED if key(case, d) not in self.dropped]
+
+    def verify(self, artifact: Path, cases: Sequence[Case], started: Bench | None = None) -> list[CaseCheck]:
+        """One call per case and distribution, each judged once its worker is dead; a crash ends it all.
+
+        Args:
+            artifact: the kernel.
+            cases: where it must be right.
+            started: its worker, where there is one already; it is ended.
+        """
+        jobs = self._jobs(cases)
         checks: list[CaseCheck] = []
         while jobs:
-            records, failure = self.run(artifact, jobs)
+            records, failure = self.run(artifact, jobs, started)
+            started = None
             for (case, distribution), record in zip(jobs, records, strict=False):
                 checks.append(_check(case, distribution, self.judgement(case, record)))
             if failure is not None:
@@ -61,18 +76,17 @@ class Verifier:
             jobs = jobs[len(records) :]
         return checks
 
-    def run(self, artifact: Path, jobs: Sequence[Job]) -> tuple[list[Record], str | None]:
+    def run(self, artifact: Path, jobs: Sequence[Job], started: Bench | None = None) -> tuple[list[Record], str | None]:
         """Calls in one worker, as many of `jobs` as it may make: those that came back, and why the next did not.
 
         A worker on the host has one case; on a GPU it is rebound. It also ends when enough outputs wait to be judged.
         """
         device = self.rig.device
-        first = jobs[0][0]
-        mine = [job for job in jobs if device.one_by_one or job[0] is first]
+        first, mine = jobs[0][0], self._share(jobs)
         records: list[Record] = []
         kept_bytes = 0
         try:
-            with Bench(self.rig, artifact, first, slots=1, then=[case for case, _ in mine]) as bench:
+            with started or self._worker(artifact, jobs) as bench:
                 bound = first
                 for case, distribution in mine:
                     if case is not bound:
@@ -87,6 +101,13 @@ class Verifier:
         except CandidateFailure as error:
             return records, described(error)
         return records, None
+
+    def _worker(self, artifact: Path, jobs: Sequence[Job]) -> Bench:
+        return Bench(self.rig, artifact, jobs[0][0], slots=1, then=[case for case, _ in self._share(jobs)])
+
+    def _share(self, jobs: Sequence[Job]) -> Sequence[Job]:
+        """Those that one worker can do."""
+        return [job for job in jobs if self.rig.device.one_by_one or job[0] is jobs[0][0]]
 
     def judgement(self, case: Case, record: Record, expected: dict[str, torch.Tensor] | None = None) -> Judgement:
         """Judge one call. Without a reference there is nothing to find wrong.

@@ -41,10 +41,10 @@ class CheckTask(_Message):
 
 
 class Evaluate(_Message):
-    """Verify (unless it was done before) and time one kernel."""
+    """Verify (unless it was done before) and time kernels."""
 
     kind: Literal["evaluate"] = "evaluate"
-    artifact: Path
+    artifacts: tuple[Path, ...]
     verify: bool = True
 
 
@@ -149,10 +149,16 @@ class Times(_Message):
 class Evaluated(_Message):
     """Raw evidence on one kernel: the controller derives the verdict. `times` is None when it was not timed."""
 
-    kind: Literal["evaluated"] = "evaluated"
     checks: tuple[CaseCheck, ...]
     times: Times | None
     empty: Times | None
+
+
+class Evaluations(_Message):
+    """What is known of each kernel of an `evaluate`, in its order."""
+
+    kind: Literal["evaluations"] = "evaluations"
+    found: tuple[Evaluated, ...]
 
 
 class Block(_Message):
@@ -182,7 +188,7 @@ class Interleaved(_Message):
 
 
 Reply = Annotated[
-    Phase | Failed | Opened | Checked | Staged | Tuned | Evaluated | Interleaved,
+    Phase | Failed | Opened | Checked | Staged | Tuned | Evaluations | Interleaved,
     Field(discriminator="kind"),
 ]
 REQUEST: TypeAdapter[Request] = TypeAdapter(Request)

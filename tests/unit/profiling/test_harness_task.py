@@ -200,7 +200,7 @@ def test_a_reference_that_runs_out_of_memory_is_told_to_use_smaller_dims(folder:
 def test_what_nobody_foresaw_in_one_request_does_not_end_the_oracle() -> None:
     said = io.StringIO()
     oracle = Oracle(said)
-    for line in ("no request", wire.Evaluate(artifact=Path("x.so")).model_dump_json()):
+    for line in ("no request", wire.Evaluate(artifacts=(Path("x.so"),)).model_dump_json()):
         oracle.answer(line)  # the second comes before `open`
     replies = [wire.REPLY.validate_json(line) for line in said.getvalue().splitlines()]
     assert [r.fault for r in replies if isinstance(r, wire.Failed)] == ["harness", "harness"]

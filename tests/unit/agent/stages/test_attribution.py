@@ -8,8 +8,10 @@ from typing import Literal
 import pytest
 
 from agent.events import AblationBuilt
-from agent.stages.ablation import ALL, Ablation, code_differs
+from agent.machine_code import MachineCode
+from agent.stages.ablation import Ablation
 from agent.stages.attribution import attribute
+from agent.stages.switches import ALL
 from backends.registry import get_backend
 from backends.types import Built, Listing, Rejected
 from profiling.types import Axis, Comparison, MethodPresence
@@ -181,6 +183,13 @@ def test_a_champion_that_gained_nothing_has_no_interaction_to_explain() -> None:
     }
 
 
+class Listed(MachineCode):
+    """Device code that could be listed."""
+
+    def device(self, built: Built) -> Listing | None:
+        return Listing("any", (), "")
+
+
 @pytest.mark.parametrize(("backend", "differs"), [("cuda", None), ("cpp", False)])
 def test_a_launch_that_nothing_could_list_is_no_proof_that_a_switch_does_nothing(
     backend: str, differs: bool | None, tmp_path: Path
@@ -189,4 +198,4 @@ def test_a_launch_that_nothing_could_list_is_no_proof_that_a_switch_does_nothing
     artifact = tmp_path / "unlistable.so"
     artifact.write_bytes(b"no library")
     built = Built(artifact, "key", (), "", 0.0, cached=False)
-    assert code_differs(get_backend(backend), built, built, lambda _: Listing("any", (), "")) is differs
+    assert Listed(get_backend(backend)).differs(built, built) is differs

@@ -1,0 +1,42 @@
+"""The machine code of builds, each disassembled once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from backends.types import Backend, Built, Listing
+from profiling.machine_code import same_code
+
+
+class MachineCode:
+    """Disassembles with a backend and keeps what came out. Safe in threads, where at worst the same is done twice."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._device: dict[str, Listing | None] = {}
+        self._host: dict[str, Listing | None] = {}
+
+    def device(self, built: Built) -> Listing | None:
+        """The functions that do the work; None without a disassembler."""
+        return _once(self._device, built, self._backend.disassemble)
+
+    def differs(self, one: Built, other: Built) -> bool | None:
+        """Whether two builds differ, on the device or in how the host launches it; None where that is unknown."""
+        device = self.device(one), self.device(other)
+        if device[0] is None or device[1] is None:
+            return None
+        if not same_code(device[0], device[1]):
+            return True
+        host = self._host_side(one), self._host_side(other)
+        if host[0] is None or host[1] is None:
+            return None if self._backend.device == "gpu" else False  # how a GPU kernel is launched was not seen
+        return not same_code(host[0], host[1])
+
+    def _host_side(self, built: Built) -> Listing | None:
+        return _once(self._host, built, self._backend.host_side)
+
+
+def _once(known: dict[str, Listing | None], built: Built, make: Callable[[Built], Listing | None]) -> Listing | None:
+    if built.key not in known:
+        known[built.key] = make(built)
+    return known[built.key]
