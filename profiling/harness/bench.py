@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ from profiling.types import Case, Limits, Problem, TaskError, Tolerance
 _RING_SLOTS = 256
 _LEAD_US = {"cpp": 0, "cuda": 20, "triton": 300}  # Python takes tens of microseconds to launch a kernel
 _OWN_BYTES = 2 << 30  # more than a worker takes without its candidate, a CUDA context included
+_GIVEN_BACK_S = 3.0
 _MARGIN_S = 60.0  # on top of a worker's own limit, which we watch ourselves
 
 
@@ -207,7 +209,10 @@ class Bench:
         """No memory was left for us: kill the worker, and raise CandidateFailure if that gives much of it back."""
         before = self._rig.device.available()
         self._worker.kill()
-        held = self._rig.device.available() - before
+        # A driver takes the memory back a while after the process is gone.
+        deadline = time.monotonic() + _GIVEN_BACK_S
+        while (held := self._rig.device.available() - before) <= _OWN_BYTES and time.monotonic() < deadline:
+            time.sleep(0.05)
         if held > _OWN_BYTES:
             raise CandidateFailure(
                 f"held {held / 2**30:.1f} GiB of memory of its own, "

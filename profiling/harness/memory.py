@@ -203,7 +203,7 @@ class Gpu:
     gap = 0
     one_by_one = True
     arena_bytes, ring_bytes = 4 << 30, 256 << 20
-    most_samples, most_blocks = 200, 40
+    most_samples, most_blocks = 100, 40
 
     def __init__(self, uuid: str) -> None:
         if not torch.cuda.is_available():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 from collections.abc import Iterator
@@ -40,7 +41,7 @@ def native(tmp_path_factory: pytest.TempPathFactory) -> Native:
 def run(native: Native, folder: Path, given_back: int) -> None:
     """One call of a kernel whose end gives `given_back` bytes back."""
     device = Full(build_flush(folder), memory_available)
-    device.free = iter((1 << 34, 1 << 20, (1 << 20) + given_back))
+    device.free = itertools.chain((1 << 34, 1 << 20, 1 << 20), itertools.repeat((1 << 20) + given_back))
     rng = random.Random(1)
     problem = gemm_problem(folder)
     rig = Rig(
