@@ -163,6 +163,24 @@ class CaseCheck:
 
 
 @dataclass(frozen=True, slots=True)
+class Conditions:
+    """How a GPU fared as a call ended. None is what could not be read.
+
+    Attributes:
+        sm_clock_mhz: of the multiprocessors.
+        temperature_c: of the chip.
+        power_w: drawn.
+        held_back: whether heat or the hardware's power brake slowed it. A power cap does not count: under it a large
+            kernel is in its steady state.
+    """
+
+    sm_clock_mhz: float | None
+    temperature_c: int | None
+    power_w: float | None
+    held_back: bool | None
+
+
+@dataclass(frozen=True, slots=True)
 class Timing:
     """Times of one kernel on the timed case, less the same for an empty `solve`.
 
@@ -175,6 +193,8 @@ class Timing:
         l2: `cold` or `hot`.
         event_ms: on a GPU the median up to where the default stream ended, less the same for an empty `solve`: work on
             other streams is not in it. On a CPU the median again.
+        conditions: on a GPU, how it fared at each sample.
+        held_back: samples that were dropped since heat or the power brake slowed the GPU.
     """
 
     median_ms: float
@@ -184,6 +204,8 @@ class Timing:
     outside_ms: float | None
     l2: Literal["cold", "hot"]
     event_ms: float | None = None
+    conditions: tuple[Conditions | None, ...] = ()
+    held_back: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +234,7 @@ class Comparison:
         a_ms, b_ms: medians.
         delta_ms: median of paired time_a - time_b; `delta_low_ms`, `delta_high_ms` its 95% interval, made alike.
         log_ratios: per worker pair, the log-ratio of each block, by the worker's clock.
+        held_back: blocks that were dropped since heat or the power brake slowed the GPU in them.
 
     Both kernels were right in every timed call; where one was not, a comparison is a `Rejected` instead.
     """
@@ -225,6 +248,7 @@ class Comparison:
     delta_low_ms: float
     delta_high_ms: float
     log_ratios: tuple[tuple[float, ...], ...]
+    held_back: int = 0
     kind: Literal["comparison"] = "comparison"
 
 

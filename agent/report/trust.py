@@ -11,6 +11,7 @@ from agent.report import fmt
 from agent.report.view import Section, Table, baseline_timing, last, of_type
 from agent.state import State
 from profiling.environment import Environment
+from profiling.types import Comparison, Evaluation, Timing
 
 
 def environment_section(state: State, events: Sequence[AnyEvent]) -> Section:
@@ -95,10 +96,35 @@ def _claim_rows(state: State, events: Sequence[AnyEvent]) -> list[tuple[str, str
         rows.append(("tolerance", _tolerance(checked)))
         rows.append(("wrong answers it rejects", ", ".join(checked.check.rejected) or fmt.MISSING))
     t = baseline_timing(events)
+    if t is not None and any(t.conditions):
+        rows.append(("GPU while the baseline was timed", _conditions(t)))
+        rows.append(("held back by heat, dropped", _held_back(events)))
     if t is not None:
         shape = f"{len(t.samples_ms)} samples, interquartile range {fmt.duration(t.iqr_ms)}, caches {t.l2}"
+        shape += f", an empty call's {fmt.duration(t.overhead_ms)} taken off"
         rows.append(("baseline timing", f"{shape}; by the outside clock {fmt.duration(t.outside_ms)}"))
     return rows
+
+
+def _conditions(timing: Timing) -> str:
+    """The range of each reading: `clock 1965 to 1980 MHz, 61 to 63 °C, 480 to 512 W`."""
+    seen = [c for c in timing.conditions if c is not None]
+    readings = (
+        ("clock ", " MHz", [c.sm_clock_mhz for c in seen if c.sm_clock_mhz is not None]),
+        ("", " °C", [c.temperature_c for c in seen if c.temperature_c is not None]),
+        ("", " W", [c.power_w for c in seen if c.power_w is not None]),
+    )
+    shown = [f"{name}{min(values):.0f} to {max(values):.0f}{unit}" for name, unit, values in readings if values]
+    return ", ".join(shown) or fmt.MISSING
+
+
+def _held_back(events: Sequence[AnyEvent]) -> str:
+    """Samples and blocks that were dropped over the whole run."""
+    outcomes = [e.outcome for e in of_type(events, ev.Evaluated)]
+    samples = sum(o.timing.held_back for o in outcomes if isinstance(o, Evaluation) and o.timing)
+    compared = [e.outcome for e in of_type(events, ev.Compared)]
+    blocks = sum(c.held_back for c in compared if isinstance(c, Comparison))
+    return f"{samples} samples, {blocks} blocks of comparisons"
 
 
 def _tolerance(checked: ev.TaskChecked) -> str:

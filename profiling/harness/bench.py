@@ -18,7 +18,7 @@ from profiling.harness.launcher import Launcher
 from profiling.harness.memory import Device
 from profiling.harness.reference import Reference
 from profiling.harness.worker import CandidateFailure, Worker
-from profiling.types import Case, Limits, Problem, TaskError, Tolerance
+from profiling.types import Case, Conditions, Limits, Problem, TaskError, Tolerance
 
 _RING_SLOTS = 256
 _LEAD_US = {"cpp": 0, "cuda": 20, "triton": 300}  # Python takes tens of microseconds to launch a kernel
@@ -81,11 +81,15 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Calls run in one exchange with the worker, that exchange by our clock, and how long it lacked a core."""
+    """Calls run in one exchange with the worker, that exchange by our clock, and how long it lacked a core.
+
+    `conditions` is how a GPU fared as they ended.
+    """
 
     records: tuple[Record, ...]
     outside_ns: int
     waited_ns: int
+    conditions: Conditions | None
 
     @property
     def own_ns(self) -> int:
@@ -252,6 +256,7 @@ class Bench:
         self._rig.phase("worker", self._rig.limits.call_s * count + _MARGIN_S)
         lead_us = self._rig.lead_us if led else 0
         reply = self._worker.run(0, count, _span(labels), lead_us, flush=cold and led)
+        conditions = self._rig.device.conditions()
         records = []
         for slot, (draw, _) in enumerate(draws):
             damage = self._arena.damage(slot)
@@ -260,7 +265,7 @@ class Bench:
             call = reply.calls[slot]
             outputs = self._arena.outputs(slot)
             records.append(Record(draw, labels[slot], call.nanoseconds, call.event_nanoseconds, outputs))
-        return Frame(tuple(records), reply.outside_ns, reply.waited_ns)
+        return Frame(tuple(records), reply.outside_ns, reply.waited_ns, conditions)
 
     def rerun(self, count: int, where: str) -> tuple[int, int]:
         """Run the first `count` slots as they lie, outputs unlooked at: the worker's and our nanoseconds."""

@@ -14,7 +14,8 @@ from typing import Protocol
 import torch
 
 from backends.types import ToolchainError
-from profiling.types import HarnessFault, TaskError
+from profiling.harness.watch import GpuWatch
+from profiling.types import Conditions, HarnessFault, TaskError
 
 Range = tuple[int, int]
 """Address and size in bytes."""
@@ -79,6 +80,10 @@ class Device(Protocol):
         """Wait until what was staged is there."""
         ...
 
+    def conditions(self) -> Conditions | None:
+        """How it fares now; None where nothing is known."""
+        ...
+
     def equal(self, pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> bool:
         """Whether the byte tensors of each pair, of one length, are equal."""
         ...
@@ -141,6 +146,10 @@ class Host:
 
     def settle(self) -> None:
         """Host writes are there at once."""
+
+    def conditions(self) -> Conditions | None:
+        """Nothing is read beside a kernel that has the host's cores."""
+        return None
 
     def equal(self, pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> bool:
         """By `memcmp`."""
@@ -209,6 +218,7 @@ class Gpu:
         if not torch.cuda.is_available():
             raise ToolchainError("torch sees no GPU: install a torch that is built for CUDA, and check nvidia-smi")
         self._uuid = uuid
+        self._watch = GpuWatch(uuid)
         self.torch_device = torch.device("cuda")
         torch.set_default_device(self.torch_device)
         torch.cuda.init()
@@ -239,6 +249,10 @@ class Gpu:
     def settle(self) -> None:
         """Staging is asynchronous; the worker is another process."""
         torch.cuda.synchronize()
+
+    def conditions(self) -> Conditions | None:
+        """By the driver, some milliseconds ago at most."""
+        return self._watch.latest
 
     def equal(self, pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> bool:
         """On the device, asked for once."""

@@ -200,4 +200,5 @@ def frame_times(frame: Frame) -> FrameTimes:
         outside_ns=frame.outside_ns,
         waited_ns=frame.waited_ns,
         event_ns=tuple(r.event_ns for r in frame.records),
+        conditions=frame.conditions,
     )

@@ -58,7 +58,9 @@ def _failure_reason(check: CaseCheck, timed: Mapping[str, int]) -> str:
 def timing_of(times: Times, empty: Times, settings: MeasureSettings) -> Timing:
     """Milliseconds per call, less an empty `solve`."""
     overhead = median([ns for f in empty.frames for ns in f.own_ns])
-    samples = tuple(max(0.0, ns - overhead) / 1e6 for f in _calm_frames(times.frames) for ns in f.own_ns)
+    cool = [f for f in times.frames if not _held_back([f])] or times.frames
+    kept = _calm_frames(cool)
+    samples = tuple(max(0.0, ns - overhead) / 1e6 for f in kept for ns in f.own_ns)
     slope = _slope_ns(times)
     empty_slope = _slope_ns(empty)
     outside = None if slope is None or empty_slope is None else max(0.0, slope - empty_slope) / 1e6
@@ -70,6 +72,8 @@ def timing_of(times: Times, empty: Times, settings: MeasureSettings) -> Timing:
         outside_ms=outside,
         l2=settings.l2,
         event_ms=_event_ms(times, empty),
+        conditions=tuple(f.conditions for f in kept for _ in f.own_ns) if kept[0].conditions else (),
+        held_back=sum(len(f.own_ns) for f in times.frames) - sum(len(f.own_ns) for f in cool),
     )
 
 
@@ -162,7 +166,11 @@ def comparison(found: Compared, rng: random.Random) -> Comparison | Rejected:
             return Rejected("time", f"{name}: {doubt}")
     overhead = median([float(ns) for f in found.empty.frames for ns in f.own_ns])
     waking, _ = _waking_ns(found.empty)
-    pairs = [_calm_blocks(pair) for pair in found.pairs]
+    cool = [[x for x in pair if not _held_back([*x.a, *x.b])] for pair in found.pairs]
+    held_back = len(blocks) - sum(map(len, cool))
+    if not all(cool) or 2 * held_back > len(blocks):
+        return Rejected("time", f"heat or the power brake held the GPU back in {held_back} of {len(blocks)} blocks")
+    pairs = [_calm_blocks(pair) for pair in cool]
     own = _Gains.of(pairs, lambda frames: _call_ns(frames, overhead))
     outside = own
     if not any(found.rounds):  # else one call is too short for the outside clock, which has looked at batches
@@ -182,6 +190,7 @@ def comparison(found: Compared, rng: random.Random) -> Comparison | Rejected:
         delta_low_ms=delta_low,
         delta_high_ms=delta_high,
         log_ratios=tuple(tuple(pair) for pair in own.ratios),
+        held_back=held_back,
     )
 
 
@@ -237,6 +246,10 @@ def _gain_doubt(pairs: Sequence[Sequence[Block]], own: _Gains, outside: _Gains, 
         f"{'b' if low > margin else 'a'}: clocks disagree: b is {math.exp(_middle(outside.ratios)):.3g} times as fast "
         f"as a by the outside clock, {math.exp(_middle(own.ratios)):.3g} times by the workers'"
     )
+
+
+def _held_back(frames: Sequence[FrameTimes]) -> bool:
+    return any(f.conditions is not None and f.conditions.held_back for f in frames)
 
 
 def calm(frames: Sequence[FrameTimes]) -> bool:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from profiling.types import CaseCheck, Limits, MeasureSettings, Problem, TaskCheck
+from profiling.types import CaseCheck, Conditions, Limits, MeasureSettings, Problem, TaskCheck
 
 
 class _Message(BaseModel):
@@ -120,13 +120,15 @@ class Tuned(_Message):
 class FrameTimes(_Message):
     """One exchange with a worker: each call by the worker's clock, the whole by the oracle's; nanoseconds.
 
-    `waited_ns` is how long the worker could have run but had no core; `event_ns` when the default stream had ended.
+    `waited_ns` is how long the worker could have run but had no core; `event_ns` when the default stream had ended;
+    `conditions` how a GPU fared.
     """
 
     own_ns: tuple[int, ...]
     outside_ns: int
     waited_ns: int = 0
     event_ns: tuple[int, ...] = ()
+    conditions: Conditions | None = None
 
 
 class Round(_Message):

@@ -8,7 +8,7 @@ from backends.types import Rejected
 from profiling.harness import verdict
 from profiling.harness.statistics import bootstrap_interval, interquartile_range, median, median_noise, settled
 from profiling.harness.wire import Block, Compared, FrameTimes, Round, Times
-from profiling.types import Comparison, MeasureSettings
+from profiling.types import Comparison, Conditions, MeasureSettings
 
 
 def test_quartiles_of_known_values() -> None:
@@ -98,6 +98,39 @@ def test_blocks_disturbed_by_another_process_are_left_out() -> None:
     assert abs(found.speedup - 2.0) < 1e-9
     assert abs(found.high - 2.0) < 1e-9
     assert abs(found.delta_ms - 1.0) < 1e-9
+
+
+def _on_gpu(ns: int, *, held_back: bool) -> tuple[FrameTimes, FrameTimes]:
+    conditions = Conditions(1980.0, 61, 512.5, held_back)
+    frame = FrameTimes(own_ns=(ns,), outside_ns=ns + 20_000, conditions=conditions)
+    return frame, frame
+
+
+def _blocks(cool: int, hot: int) -> Compared:
+    """Two kernels of 2 and 1 ms, of which heat makes the second twice as slow."""
+    calm = [Block(a=_on_gpu(2_000_050, held_back=False), b=_on_gpu(1_000_050, held_back=False))] * cool
+    slow = [Block(a=_on_gpu(2_000_050, held_back=False), b=_on_gpu(2_000_050, held_back=True))] * hot
+    return Compared(pairs=((*calm, *slow),) * 3, empty=_EMPTY, failure=None)
+
+
+def test_blocks_in_which_heat_held_the_gpu_back_are_dropped_whole_and_counted() -> None:
+    """A kernel must not win since the other one was measured while the chip was too hot."""
+    found = verdict.comparison(_blocks(cool=8, hot=2), random.Random(1))
+    assert isinstance(found, Comparison)
+    assert (found.held_back, round(found.low, 3), round(found.high, 3)) == (6, 2.0, 2.0)
+
+
+def test_a_gpu_that_heat_holds_back_most_of_the_time_gives_no_comparison() -> None:
+    found = verdict.comparison(_blocks(cool=2, hot=8), random.Random(1))
+    assert isinstance(found, Rejected)
+    assert (found.stage, found.reason) == ("time", "heat or the power brake held the GPU back in 24 of 30 blocks")
+
+
+def test_samples_are_kept_with_the_gpus_conditions_and_without_those_that_heat_slowed() -> None:
+    frames = (*_on_gpu(1_000_050, held_back=False), *_on_gpu(3_000_050, held_back=True))
+    timing = verdict.timing_of(Times(frames=frames, rounds=()), _EMPTY, MeasureSettings())
+    assert (timing.samples_ms, timing.held_back) == ((1.0, 1.0), 2)
+    assert timing.conditions == (Conditions(1980.0, 61, 512.5, False),) * 2
 
 
 def _compared(shown: float, waited: int = 0) -> Compared:
