@@ -19,10 +19,11 @@ class Builds:
 
     def __init__(self) -> None:
         self.begun: list[str] = []
-        self.may_end = threading.Event()
+        self.has_begun, self.may_end = threading.Event(), threading.Event()
 
     def __call__(self, source: Path, spec: BuildSpec) -> Built | Rejected:
         self.begun.append(source.name)
+        self.has_begun.set()
         self.may_end.wait(30.0)
         if source.name == "broken.cu":
             raise ToolchainError("no compiler")
@@ -40,6 +41,7 @@ def test_what_was_begun_is_waited_for_and_what_was_not_is_left_to_the_caller(tmp
     ahead = Ahead(builds, CORES)
     first, second = write(tmp_path, "first.cu", "second.cu")
     ahead.start([(first, BuildSpec()), (second, BuildSpec())])
+    builds.has_begun.wait(30.0)
     assert ahead.take(second, BuildSpec()) is None  # one core: still waiting for the first
     assert ahead.take(first, BuildSpec(define={"RC_X": "0"})) is None
     builds.may_end.set()
@@ -66,8 +68,7 @@ def test_a_broken_compiler_comes_up_where_the_build_is_asked_for(tmp_path: Path)
     ahead = Ahead(builds, CORES)
     (source,) = write(tmp_path, "broken.cu")
     ahead.start([(source, BuildSpec())])
-    while not builds.begun:
-        pass
+    builds.has_begun.wait(30.0)
     with pytest.raises(ToolchainError, match="no compiler"):
         ahead.take(source, BuildSpec())
     ahead.close()
