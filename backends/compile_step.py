@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from backends import build_cache, diagnostics
 from backends.host_compiler import TOO_LARGE, too_large
 from backends.process import Completed
-from backends.types import Built, Rejected, SourceError
+from backends.types import BuildSpec, Built, Rejected, SourceError
+from backends.walls import Walls
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,25 @@ def copied(source: Path, work: Path, name: str) -> Path:
     copy = work / name
     copy.write_bytes(text)
     return copy
+
+
+def lies_beside(source: Path, spec: BuildSpec) -> bool:
+    """Whether a kernel may include what lies beside it: not where its folder is hidden and the task does not name it."""
+    folder = source.parent.resolve()
+    if folder in {include.resolve() for include in spec.include}:
+        return True
+    return not any(folder.is_relative_to(hidden.resolve()) for hidden in spec.hidden)
+
+
+def walls(source: Path, spec: BuildSpec, work: Path, headers: Sequence[Path] = ()) -> Walls:
+    """What of the user's a kernel may read while it is compiled in `work`, the only place to write to.
+
+    That is the include folders, the kernel's own, and what the task's flags name; and a library's `headers`.
+    """
+    parts = [part for flag in spec.flags for part in flag.split(",") if "/" in part]
+    named = (Path(part[part.index("/") :]) for part in parts)
+    beside = (source.parent.absolute(),) if lies_beside(source, spec) else ()
+    return Walls(writable=(work,), readable=(*spec.include, *beside, *named, *headers), hidden=spec.hidden)
 
 
 def without_folders(log: str, work: Path, source: Path) -> str:

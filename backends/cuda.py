@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from backends import build_cache, diagnostics
-from backends.compile_step import Failed, copied, failure, from_cache, without_folders
+from backends.compile_step import Failed, copied, failure, from_cache, lies_beside, walls, without_folders
 from backends.cpp import CppBackend
 from backends.cuda_arch import choose_target, gencode, plain_target, specific_target
 from backends.cuda_toolchain import (
@@ -37,6 +37,7 @@ from backends.ptxas import parse_resources, with_ptx_lines, without_resources
 from backends.sass import parse_sass
 from backends.signature import parse_signature
 from backends.types import BuildSpec, Built, Listing, Rejected, Signature, ToolchainError
+from backends.walls import Walls
 
 ARTIFACT = "kernel.so"
 _COMPILE = ("-O3", "-lineinfo", "-Xptxas", "-v", "-Xcompiler", "-fPIC")
@@ -212,12 +213,20 @@ class CudaBackend:
 
 def _cuobjdump(program: Path, library: Path, limit_bytes: int) -> Completed:
     try:
-        return run_process(
-            [str(program), "--dump-sass", str(library)],
-            timeout_s=_DISASSEMBLE_LIMIT_S,
-            env={"LC_ALL": "C", "PATH": f"{program.parent}:{search_path()}", "TMPDIR": tempfile.gettempdir()},
-            max_output_bytes=limit_bytes,
-        )
+        with tempfile.TemporaryDirectory(prefix="roofclimb-") as private:
+            return run_process(
+                [str(program), "--dump-sass", str(library)],
+                timeout_s=_DISASSEMBLE_LIMIT_S,
+                env={
+                    "LC_ALL": "C",
+                    "PATH": f"{program.parent}:{search_path()}",
+                    "TMPDIR": private,
+                    "HOME": private,
+                },
+                max_output_bytes=limit_bytes,
+                # It runs nvdisasm, which lies beside it.
+                walls=Walls((Path(private),), (library,), (program, program.parent, program.resolve().parent)),
+            )
     except OSError as error:
         raise ToolchainError(f"{program} cannot be run: {error.strerror or error}; reinstall it") from error
 
@@ -250,7 +259,8 @@ def _build(job: _Job, cache: Path) -> Built | Rejected:
 
 
 def _nvcc(job: _Job, arguments: tuple[str, ...], target: str) -> Completed:
-    return run_nvcc(job.toolkit, arguments, work=job.work, target=gencode(target), timeout_s=job.spec.timeout_s)
+    inside = walls(job.source, job.spec, job.work, [job.work / name for name in job.cutlass])
+    return run_nvcc(job.toolkit, arguments, inside, work=job.work, target=gencode(target), timeout_s=job.spec.timeout_s)
 
 
 def _preprocess(job: _Job) -> _Unit | Failed:
@@ -301,7 +311,7 @@ def _arguments(job: _Job, target: str, action: tuple[str, ...]) -> tuple[str, ..
         *_COMPILE,
         gencode(target),
         *action,
-        f"-Xcompiler=-iquote,{_BESIDE}",
+        *((f"-Xcompiler=-iquote,{_BESIDE}",) if lies_beside(job.source, spec) else ()),
         *(f"-I{name}" for name in job.user),
         *(word for name in job.cutlass for word in ("-isystem", name)),
         "-x",
