@@ -12,6 +12,9 @@ from backends.process import Completed
 from backends.types import BuildSpec, Built, Rejected, SourceError
 from backends.walls import Walls
 
+_DENIED = "Permission denied"
+_MAY_READ = "a kernel reads its own folder, the toolchain and task.build.include"
+
 
 @dataclass(frozen=True, slots=True)
 class Failed:
@@ -83,7 +86,20 @@ def failure(done: Completed, log: str, own: str, limit: str) -> Failed | None:
     if done.timed_out:
         return Failed(limit, diagnostics.bounded(log))
     reason = TOO_LARGE if too_large(done) else diagnostics.first_error(log)
+    if reason.endswith(_DENIED):
+        reason += f" ({_MAY_READ})"
     return Failed(reason, diagnostics.errors_only(log, own))
+
+
+def included(names: Sequence[str], work: Path, inside: Walls) -> list[bytes] | Failed:
+    """What is in the headers that a kernel's preprocessed text names, or why they are not read.
+
+    A kernel can write any name there (`# 1 "/dev/zero" 1`), and it is read outside the walls.
+    """
+    for name in names:
+        if not inside.admits(work / name):
+            return Failed(f"names a header that it cannot have included: {diagnostics.bounded(name)}", "")
+    return [(work / name).read_bytes() for name in names]
 
 
 def from_cache(cache: Path, key: str, artifact: str) -> Built | None:

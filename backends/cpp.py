@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from backends import build_cache, diagnostics
-from backends.compile_step import Failed, copied, failure, from_cache, lies_beside, walls, without_folders
+from backends.compile_step import Failed, copied, failure, from_cache, included, lies_beside, walls, without_folders
 from backends.dependencies import library_refusal
 from backends.disassembly import parse_objdump
 from backends.host_compiler import (
@@ -203,14 +203,17 @@ def _copy(source: Path, work: Path) -> Path:
 
 def _preprocess(compiler: Compiler, copy: Path, source: Path, spec: BuildSpec) -> _Unit | Failed:
     arguments = _arguments(copy, source, spec, ("-E", "-o", _PREPROCESSED))
-    work = copy.parent
-    done = run_compiler(compiler, arguments, walls(source, spec, work), work=work, timeout_s=spec.timeout_s)
+    work, inside = copy.parent, walls(source, spec, copy.parent)
+    done = run_compiler(compiler, arguments, inside, work=work, timeout_s=spec.timeout_s)
     limit = f"preprocessor exceeded {spec.timeout_s:g} s"
     failed = failure(done, without_folders(done.stderr, copy.parent, source), copy.name, limit)
     if failed is not None:
         return failed
     text = (copy.parent / _PREPROCESSED).read_text(encoding="utf-8", errors="replace")
-    return _Unit(text, _key(compiler, copy, text, spec))
+    headers = included(user_text(text, copy.name).includes, work, inside)
+    if isinstance(headers, Failed):
+        return headers
+    return _Unit(text, _key(compiler, [copy.read_bytes(), *headers], spec))
 
 
 def _arguments(copy: Path, source: Path, spec: BuildSpec, action: tuple[str, ...]) -> tuple[str, ...]:
@@ -236,7 +239,7 @@ def _link_flags(spec: BuildSpec) -> tuple[str, ...]:
     return _LINK if sanitized else (*_LINK, _NO_UNDEFINED)
 
 
-def _key(compiler: Compiler, copy: Path, preprocessed: str, spec: BuildSpec) -> str:
+def _key(compiler: Compiler, contents: Sequence[bytes], spec: BuildSpec) -> str:
     """SHA-256 over the bytes that the build reads from the user, how it is asked for, and the compiler's version."""
     digest = hashlib.sha256()
     asked = {
@@ -248,8 +251,7 @@ def _key(compiler: Compiler, copy: Path, preprocessed: str, spec: BuildSpec) -> 
         "machine": platform.machine(),
     }
     digest.update(json.dumps(asked, sort_keys=True).encode())
-    for name in (copy.name, *user_text(preprocessed, copy.name).includes):
-        content = (copy.parent / name).read_bytes()
+    for content in contents:
         digest.update(f"\0{len(content)}\0".encode())
         digest.update(content)
     return digest.hexdigest()

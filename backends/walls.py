@@ -18,8 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-from backends import landlock
-from backends.socket_filter import refuse_sockets
+from backends import call_filter, landlock
 
 _Made = TypeVar("_Made")
 
@@ -65,12 +64,21 @@ class Walls:
             _apart(_existing(self.readable), hidden),
             (*self.writable, _NULL),
         )
-        refuse_sockets()
+        call_filter.refuse_sockets()
 
     def start(self, make: Callable[[], _Made]) -> _Made:
         """What `make`, called behind these walls, returns: a process, say. The caller stays outside."""
         with ThreadPoolExecutor(1, initializer=self.enter) as thread:
             return thread.submit(make).result()
+
+    def admits(self, path: Path) -> bool:
+        """Whether `path` is a plain file in one of these places, or the system's: what a header must be."""
+        try:
+            real = path.resolve(strict=True)
+        except (OSError, RuntimeError):
+            return False
+        open_places = _existing((*_SYSTEM, *self.writable, *self.readable, *self.tools))
+        return real.is_file() and any(real.is_relative_to(place) for place in open_places)
 
     def with_tools(self, tools: Sequence[Path]) -> Walls:
         """The same, and more tools."""
@@ -79,7 +87,12 @@ class Walls:
 
 @functools.cache
 def layers() -> Mapping[str, bool]:
-    """Which walls stand around builds here, found by running into them."""
+    """Which walls stand around builds here: `find_layers`, asked once."""
+    return find_layers()
+
+
+def find_layers() -> Mapping[str, bool]:
+    """Which walls stand around what the calling thread starts, found by running into them."""
     with tempfile.TemporaryDirectory(prefix="roofclimb-") as folder:
         secret, own = Path(folder, "secret"), Path(folder, "own")
         own.mkdir()

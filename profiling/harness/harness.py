@@ -20,6 +20,7 @@ from typing import IO
 from pydantic import ValidationError
 
 from backends.build_cache import private_folder
+from backends import walls
 from backends.process import clean_environment, kill_group
 from backends.types import Rejected, ToolchainError
 from profiling.exclusive import exclusive_timing
@@ -140,8 +141,8 @@ class Harness:
         self.close()
 
     def layers(self) -> Mapping[str, bool]:
-        """Which walls stand around workers: network, ipc, pid, mount, user, seccomp."""
-        return self._layers
+        """Which walls stand around workers (network, ipc, pid, mount, user, seccomp) and builds (build_…)."""
+        return {**self._layers, **walls.layers()}
 
     def check_task(self, baseline: Path) -> TaskCheck:
         """Test the task itself and learn the baseline's errors. Call it before anything is evaluated.
