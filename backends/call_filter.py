@@ -36,7 +36,7 @@ def refuse_sockets() -> bool:
 
 
 def refuse(numbers: Iterable[int]) -> bool:
-    """These system calls fail in the calling thread, for good, and so do all of other architectures: whether they do."""
+    """These system calls fail in the calling thread, for good, and so do other architectures': whether they do."""
     table = _TABLES.get(platform.machine())
     if table is None:
         return False

@@ -49,7 +49,7 @@ def copied(source: Path, work: Path, name: str) -> Path:
 
 
 def lies_beside(source: Path, spec: BuildSpec) -> bool:
-    """Whether a kernel may include what lies beside it: not where its folder is hidden and the task does not name it."""
+    """Whether a kernel may include what lies beside it: not in a hidden folder that the task does not name."""
     folder = source.parent.resolve()
     if folder in {include.resolve() for include in spec.include}:
         return True

@@ -19,8 +19,8 @@ from typing import IO
 
 from pydantic import ValidationError
 
-from backends.build_cache import private_folder
 from backends import walls
+from backends.build_cache import private_folder
 from backends.process import clean_environment, kill_group
 from backends.types import Rejected, ToolchainError
 from profiling.exclusive import exclusive_timing

@@ -76,10 +76,11 @@ def test_a_source_cannot_read_outside(
     assert result.stage == "build"
     assert "\n" not in result.reason
     assert SECRET not in result.reason + result.evidence
-    try:
-        backend.signature(source, spec)  # of what only the assembler reads, the preprocessor knows nothing
-    except SourceError as error:
-        assert SECRET not in str(error)
+    if ".incbin" in escape or ".include" in escape:
+        return  # of what the assembler reads, the preprocessor knows nothing
+    with pytest.raises(SourceError) as said:
+        backend.signature(source, spec)
+    assert SECRET not in str(said.value)
 
 
 HONEST = {
@@ -110,7 +111,9 @@ def test_the_author_reads_why(secret: Path, tmp_path: Path) -> None:
     source = write(tmp_path / "kernel", f'#include "{secret}"\n' + SOLVE, ".cpp")
     result = CppBackend().build(source, BuildSpec(), tmp_path / "cache")
     assert isinstance(result, Rejected)
-    assert result.reason.endswith("Permission denied (a kernel reads its own folder, the toolchain and task.build.include)")
+    assert result.reason.endswith(
+        "Permission denied (a kernel reads its own folder, the toolchain and task.build.include)"
+    )
 
 
 @needs_files
