@@ -165,6 +165,19 @@ def test_flags_of_the_task_open_the_folders_that_they_name(tmp_path: Path) -> No
     assert isinstance(CppBackend().build(source, spec, tmp_path / "cache"), Built)
 
 
+def test_a_compiler_of_ones_own_reads_its_own_headers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Modules and environments bring compilers from anywhere; they say themselves where their parts are."""
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts" / "part.h").write_text("#pragma once\n", encoding="utf-8")
+    (tmp_path / "bin").mkdir()
+    wrapper = tmp_path / "bin" / "my-g++"
+    wrapper.write_text(f'#!/bin/sh\nexec g++ -isystem {tmp_path}/parts "$@"\n', encoding="utf-8")
+    wrapper.chmod(0o755)
+    monkeypatch.setenv("CXX", str(wrapper))
+    source = write(tmp_path / "kernel", "#include <part.h>\n" + SOLVE, ".cpp")
+    assert isinstance(CppBackend().build(source, BuildSpec(), tmp_path / "cache"), Built)
+
+
 @needs_files
 @pytest.mark.parametrize(
     "line", ["cat {0}/secret", "cat /proc/$PPID/environ", "echo > {0}/new", "mv secret away", "kill -0 {1}", "ls {0}"]
