@@ -47,24 +47,32 @@ class Walls:
         writable: folders to read and write.
         readable: files and folders to read.
         tools: files and folders to read, and to run programs from.
+        listed: folders whose lists can be read, and no file.
         hidden: what stays out of reach though it lies in one of the others. The user's home always does.
     """
 
     writable: tuple[Path, ...] = ()
     readable: tuple[Path, ...] = ()
     tools: tuple[Path, ...] = ()
+    listed: tuple[Path, ...] = ()
     hidden: tuple[Path, ...] = ()
 
     def enter(self) -> None:
         """Confine the calling thread for good, as far as the system grants it."""
         _drop_capabilities()
+        self.restrict_files()
+        call_filter.refuse_sockets()
+
+    def restrict_files(self, *, local_sockets: bool = False) -> bool:
+        """The part of `enter` that is about files: whether the system grants it."""
         hidden = (Path(os.path.expanduser("~")), *self.hidden)
-        landlock.restrict(
+        return landlock.restrict(
             _apart(_existing((*_SYSTEM, *self.tools)), hidden),
             _apart(_existing(self.readable), hidden),
             (*self.writable, _NULL),
+            self.listed,
+            local_sockets=local_sockets,
         )
-        call_filter.refuse_sockets()
 
     def start(self, make: Callable[[], _Made]) -> _Made:
         """What `make`, called behind these walls, returns: a process, say. The caller stays outside."""
