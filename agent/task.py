@@ -174,7 +174,9 @@ def _hidden(config: Config) -> tuple[Path, ...]:
     """What no kernel may read, wherever it lies: runs with their answers, the memory, and what a harness works with."""
     scheme, _, database = config.memory.url.partition(":///")
     memory = (Path(database.partition("?")[0]),) if scheme.startswith("sqlite") and database else ()
-    return (config.output, cache_folder(), *memory)
+    own = config.task.baseline.parent.parent  # of a run that goes on from its copies, and may have been moved
+    runs = (config.output, own) if (own / "events.jsonl").is_file() else (config.output,)
+    return (*runs, cache_folder(), *memory)
 
 
 def tensor_rules(section: TaskSection) -> Mapping[str, TensorRule] | None:

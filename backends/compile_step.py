@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,8 @@ from backends.process import Completed
 from backends.types import BuildSpec, Built, Rejected, SourceError
 from backends.walls import Walls
 
+# `/usr/x` behind `-isystem`, `-I/usr/x`, `--sysroot=/usr/x`, `-rpath=/usr/x`; a macro's value names nothing.
+_NAMES_FILE = re.compile(r"(?:@|-(?!D)[\w-]*=?)?(/.+)")
 _DENIED = "Permission denied"
 _MAY_READ = "a kernel reads its own folder, the toolchain and task.build.include"
 
@@ -61,8 +64,8 @@ def walls(source: Path, spec: BuildSpec, work: Path, headers: Sequence[Path] = (
 
     That is the include folders, the kernel's own, and what the task's flags name; and a library's `headers`.
     """
-    parts = [part for flag in spec.flags for part in flag.split(",") if "/" in part]
-    named = (Path(part[part.index("/") :]) for part in parts)
+    parts = (part for flag in spec.flags for part in flag.split(","))
+    named = (Path(match[1]) for match in map(_NAMES_FILE.match, parts) if match)
     beside = (source.parent.absolute(),) if lies_beside(source, spec) else ()
     return Walls(writable=(work,), readable=(*spec.include, *beside, *named, *headers), hidden=spec.hidden)
 

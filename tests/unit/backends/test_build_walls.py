@@ -161,8 +161,10 @@ def test_flags_of_the_task_open_the_folders_that_they_name(tmp_path: Path) -> No
     source = write(tmp_path / "kernel", "#include <library.h>\n" + SOLVE, ".cpp")
     (tmp_path / "library").mkdir()
     (tmp_path / "library" / "library.h").write_text("#pragma once\n", encoding="utf-8")
-    spec = BuildSpec(flags=("-isystem", str(tmp_path / "library"), f"-Wl,-rpath,{tmp_path}/library"))
-    assert isinstance(CppBackend().build(source, spec, tmp_path / "cache"), Built)
+    library = tmp_path / "library"
+    for flags in (("-isystem", str(library)), (f"-I{library}", f"-Wl,-rpath,{library}")):
+        result = CppBackend().build(source, BuildSpec(flags=flags), tmp_path / "cache")
+        assert isinstance(result, Built), result
 
 
 def test_a_compiler_of_ones_own_reads_its_own_headers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
