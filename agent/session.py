@@ -331,7 +331,7 @@ def _require_sandbox(config: Config, harness: Harness) -> None:
     if config.measure.require_sandbox and missing:
         raise UnfitEnvironment(
             f"this machine does not allow these layers of the sandbox: {', '.join(missing)}; "
-            "run as root, allow user namespaces, or drop --require-sandbox"
+            "run as root, allow user namespaces, use a kernel with Landlock, or drop --require-sandbox"
         )
 
 

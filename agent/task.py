@@ -13,6 +13,7 @@ from typing import Literal
 from agent.config import Config, TaskSection
 from agent.faults import as_exit_codes
 from agent.machine import Machine
+from agent.paths import cache_folder
 from backends.build_cache import private_folder
 from backends.registry import detect, get_backend
 from backends.signature import same_signature
@@ -99,7 +100,7 @@ def prepare_task(config: Config) -> Task:
     """
     section = config.task
     baseline = section.baseline
-    spec = build_spec(section)
+    spec = build_spec(section, _hidden(config))
     with as_exit_codes():
         name = detect(baseline) if section.backend == "auto" else section.backend
         backend = get_backend(name)
@@ -173,8 +174,8 @@ def _check_libraries(task: Task, built: Built) -> Built | Rejected:
     return built if refusal is None else Rejected("load", refusal)
 
 
-def build_spec(section: TaskSection) -> BuildSpec:
-    """The task's build section; the baseline's own folder is searched for its headers."""
+def build_spec(section: TaskSection, hidden: tuple[Path, ...] = ()) -> BuildSpec:
+    """The task's build section; the baseline's own folder is searched for its headers, less what is `hidden` in it."""
     build = section.build
     return BuildSpec(
         flags=build.flags,
@@ -182,7 +183,17 @@ def build_spec(section: TaskSection) -> BuildSpec:
         include=(*build.include, section.baseline.parent),
         std=build.std,
         timeout_s=build.timeout_s,
+        hidden=hidden,
     )
+
+
+def _hidden(config: Config) -> tuple[Path, ...]:
+    """What no kernel may read, wherever it lies: runs with their answers, the memory, and what a harness works with."""
+    scheme, _, database = config.memory.url.partition(":///")
+    memory = (Path(database.partition("?")[0]),) if scheme.startswith("sqlite") and database else ()
+    own = config.task.baseline.parent.parent  # of a run that goes on from its copies, and may have been moved
+    runs = (config.output, own) if (own / "events.jsonl").is_file() else (config.output,)
+    return (*runs, cache_folder(), *memory)
 
 
 def tensor_rules(section: TaskSection) -> Mapping[str, TensorRule] | None:

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from backends import build_cache, diagnostics
 from backends.host_compiler import TOO_LARGE, too_large
 from backends.process import Completed
-from backends.types import Built, Rejected, SourceError
+from backends.types import BuildSpec, Built, Rejected, SourceError
+from backends.walls import Walls
+
+# `/usr/x` behind `-isystem`, `-I/usr/x`, `--sysroot=/usr/x`, `-rpath=/usr/x`; a macro's value names nothing.
+_NAMES_FILE = re.compile(r"(?:@|-(?!D)[\w-]*=?)?(/.+)")
+_DENIED = "Permission denied"
+_MAY_READ = "a kernel reads its own folder, the toolchain and task.build.include"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +51,25 @@ def copied(source: Path, work: Path, name: str) -> Path:
     return copy
 
 
+def lies_beside(source: Path, spec: BuildSpec) -> bool:
+    """Whether a kernel may include what lies beside it: not in a hidden folder that the task does not name."""
+    folder = source.parent.resolve()
+    if folder in {include.resolve() for include in spec.include}:
+        return True
+    return not any(folder.is_relative_to(hidden.resolve()) for hidden in spec.hidden)
+
+
+def walls(source: Path, spec: BuildSpec, work: Path, headers: Sequence[Path] = ()) -> Walls:
+    """What of the user's a kernel may read while it is compiled in `work`, the only place to write to.
+
+    That is the include folders, the kernel's own, and what the task's flags name; and a library's `headers`.
+    """
+    parts = (part for flag in spec.flags for part in flag.split(","))
+    named = (Path(match[1]) for match in map(_NAMES_FILE.match, parts) if match)
+    beside = (source.parent.absolute(),) if lies_beside(source, spec) else ()
+    return Walls(writable=(work,), readable=(*spec.include, *beside, *named, *headers), hidden=spec.hidden)
+
+
 def without_folders(log: str, work: Path, source: Path) -> str:
     """`log` without the folders of the build and of the kernel, which mean nothing to a reader."""
     return diagnostics.shorten_paths(log, {f"{work}/": "", f"{source.parent.absolute()}/": ""})
@@ -62,7 +89,20 @@ def failure(done: Completed, log: str, own: str, limit: str) -> Failed | None:
     if done.timed_out:
         return Failed(limit, diagnostics.bounded(log))
     reason = TOO_LARGE if too_large(done) else diagnostics.first_error(log)
+    if reason.endswith(_DENIED):
+        reason += f" ({_MAY_READ})"
     return Failed(reason, diagnostics.errors_only(log, own))
+
+
+def included(names: Sequence[str], work: Path, inside: Walls) -> list[bytes] | Failed:
+    """What is in the headers that a kernel's preprocessed text names, or why they are not read.
+
+    A kernel can write any name there (`# 1 "/dev/zero" 1`), and it is read outside the walls.
+    """
+    for name in names:
+        if not inside.admits(work / name):
+            return Failed(f"names a header that it cannot have included: {diagnostics.bounded(name)}", "")
+    return [(work / name).read_bytes() for name in names]
 
 
 def from_cache(cache: Path, key: str, artifact: str) -> Built | None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from backends import build_cache, diagnostics
-from backends.compile_step import Failed, copied, failure, from_cache, without_folders
+from backends.compile_step import Failed, copied, failure, from_cache, included, lies_beside, walls, without_folders
 from backends.dependencies import library_refusal
 from backends.disassembly import parse_objdump
 from backends.host_compiler import (
@@ -30,6 +30,7 @@ from backends.preprocessed import user_text
 from backends.process import Completed, run_process
 from backends.signature import parse_signature
 from backends.types import BuildSpec, Built, Listing, Rejected, Signature, ToolchainError
+from backends.walls import Walls
 
 ARTIFACT = "kernel.so"
 _X86 = platform.machine().lower() in {"x86_64", "amd64"}
@@ -156,6 +157,7 @@ def _objdump(program: Path, library: Path, limit_bytes: int) -> Completed:
             timeout_s=_DISASSEMBLE_LIMIT_S,
             env={"LC_ALL": "C", "PATH": search_path()},
             max_output_bytes=limit_bytes,
+            walls=Walls(readable=(library,), tools=(program,)),
         )
     except OSError as error:
         raise ToolchainError(f"{program} cannot be run: {error.strerror or error}; reinstall binutils") from error
@@ -184,7 +186,7 @@ def _build(compiler: Compiler, source: Path, spec: BuildSpec, cache: Path, work:
         return found
     (work / _EXPORTS).write_text(_EXPORTED, encoding="utf-8")
     arguments = _arguments(copy, source, spec, ("-o", ARTIFACT, *_link_flags(spec)))
-    done = run_compiler(compiler, arguments, work=work, timeout_s=spec.timeout_s)
+    done = run_compiler(compiler, arguments, walls(source, spec, work), work=work, timeout_s=spec.timeout_s)
     log = without_folders(done.stderr, work, source)
     failed = failure(done, log, copy.name, f"compiler exceeded {spec.timeout_s:g} s")
     if failed is not None:
@@ -201,13 +203,17 @@ def _copy(source: Path, work: Path) -> Path:
 
 def _preprocess(compiler: Compiler, copy: Path, source: Path, spec: BuildSpec) -> _Unit | Failed:
     arguments = _arguments(copy, source, spec, ("-E", "-o", _PREPROCESSED))
-    done = run_compiler(compiler, arguments, work=copy.parent, timeout_s=spec.timeout_s)
+    work, inside = copy.parent, walls(source, spec, copy.parent)
+    done = run_compiler(compiler, arguments, inside, work=work, timeout_s=spec.timeout_s)
     limit = f"preprocessor exceeded {spec.timeout_s:g} s"
     failed = failure(done, without_folders(done.stderr, copy.parent, source), copy.name, limit)
     if failed is not None:
         return failed
     text = (copy.parent / _PREPROCESSED).read_text(encoding="utf-8", errors="replace")
-    return _Unit(text, _key(compiler, copy, text, spec))
+    headers = included(user_text(text, copy.name).includes, work, inside)
+    if isinstance(headers, Failed):
+        return headers
+    return _Unit(text, _key(compiler, [copy.read_bytes(), *headers], spec))
 
 
 def _arguments(copy: Path, source: Path, spec: BuildSpec, action: tuple[str, ...]) -> tuple[str, ...]:
@@ -216,8 +222,7 @@ def _arguments(copy: Path, source: Path, spec: BuildSpec, action: tuple[str, ...
         f"-std={spec.std}",
         *_COMPILE,
         *action,
-        "-iquote",
-        str(source.parent.absolute()),
+        *(("-iquote", str(source.parent.absolute())) if lies_beside(source, spec) else ()),
         *(f"-I{folder}" for folder in spec.include),
         "-x",
         "c++",
@@ -234,7 +239,7 @@ def _link_flags(spec: BuildSpec) -> tuple[str, ...]:
     return _LINK if sanitized else (*_LINK, _NO_UNDEFINED)
 
 
-def _key(compiler: Compiler, copy: Path, preprocessed: str, spec: BuildSpec) -> str:
+def _key(compiler: Compiler, contents: Sequence[bytes], spec: BuildSpec) -> str:
     """SHA-256 over the bytes that the build reads from the user, how it is asked for, and the compiler's version."""
     digest = hashlib.sha256()
     asked = {
@@ -246,8 +251,7 @@ def _key(compiler: Compiler, copy: Path, preprocessed: str, spec: BuildSpec) -> 
         "machine": platform.machine(),
     }
     digest.update(json.dumps(asked, sort_keys=True).encode())
-    for name in (copy.name, *user_text(preprocessed, copy.name).includes):
-        content = (copy.parent / name).read_bytes()
+    for content in contents:
         digest.update(f"\0{len(content)}\0".encode())
         digest.update(content)
     return digest.hexdigest()

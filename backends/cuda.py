@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from backends import build_cache, diagnostics
-from backends.compile_step import Failed, copied, failure, from_cache, without_folders
+from backends.compile_step import Failed, copied, failure, from_cache, included, lies_beside, walls, without_folders
 from backends.cpp import CppBackend
 from backends.cuda_arch import choose_target, gencode, plain_target, specific_target
 from backends.cuda_toolchain import (
@@ -37,6 +37,7 @@ from backends.ptxas import parse_resources, with_ptx_lines, without_resources
 from backends.sass import parse_sass
 from backends.signature import parse_signature
 from backends.types import BuildSpec, Built, Listing, Rejected, Signature, ToolchainError
+from backends.walls import Walls
 
 ARTIFACT = "kernel.so"
 _COMPILE = ("-O3", "-lineinfo", "-Xptxas", "-v", "-Xcompiler", "-fPIC")
@@ -90,6 +91,10 @@ class _Job:
     @property
     def work(self) -> Path:
         return self.copy.parent
+
+    @property
+    def walls(self) -> Walls:
+        return walls(self.source, self.spec, self.work, [self.work / name for name in self.cutlass])
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,12 +217,20 @@ class CudaBackend:
 
 def _cuobjdump(program: Path, library: Path, limit_bytes: int) -> Completed:
     try:
-        return run_process(
-            [str(program), "--dump-sass", str(library)],
-            timeout_s=_DISASSEMBLE_LIMIT_S,
-            env={"LC_ALL": "C", "PATH": f"{program.parent}:{search_path()}", "TMPDIR": tempfile.gettempdir()},
-            max_output_bytes=limit_bytes,
-        )
+        with tempfile.TemporaryDirectory(prefix="roofclimb-") as private:
+            return run_process(
+                [str(program), "--dump-sass", str(library)],
+                timeout_s=_DISASSEMBLE_LIMIT_S,
+                env={
+                    "LC_ALL": "C",
+                    "PATH": f"{program.parent}:{search_path()}",
+                    "TMPDIR": private,
+                    "HOME": private,
+                },
+                max_output_bytes=limit_bytes,
+                # It runs nvdisasm, which lies beside it.
+                walls=Walls((Path(private),), (library,), (program, program.parent, program.resolve().parent)),
+            )
     except OSError as error:
         raise ToolchainError(f"{program} cannot be run: {error.strerror or error}; reinstall it") from error
 
@@ -250,7 +263,8 @@ def _build(job: _Job, cache: Path) -> Built | Rejected:
 
 
 def _nvcc(job: _Job, arguments: tuple[str, ...], target: str) -> Completed:
-    return run_nvcc(job.toolkit, arguments, work=job.work, target=gencode(target), timeout_s=job.spec.timeout_s)
+    limit = job.spec.timeout_s
+    return run_nvcc(job.toolkit, arguments, job.walls, work=job.work, target=gencode(target), timeout_s=limit)
 
 
 def _preprocess(job: _Job) -> _Unit | Failed:
@@ -261,7 +275,10 @@ def _preprocess(job: _Job) -> _Unit | Failed:
     if isinstance(text, Failed):
         return text
     includes = user_text(text, job.copy.name).includes
-    sources = [own, *(_read(job.work / name) for name in includes)]
+    headers = included(includes, job.work, job.walls)
+    if isinstance(headers, Failed):
+        return headers
+    sources = [own, *(header.decode(errors="replace") for header in headers)]
     target = choose_target(job.spec.arch, "\n".join(sources))
     entered = [*_ENTERED.findall(text)]
     if _has_more_includes(sources, entered):
@@ -270,7 +287,10 @@ def _preprocess(job: _Job) -> _Unit | Failed:
             return device
         includes = tuple(dict.fromkeys((*includes, *user_text(device, job.copy.name).includes)))
         entered += _ENTERED.findall(device)
-    return _Unit(text, target, _key(job, target, includes, entered))
+        headers = included(includes, job.work, job.walls)
+        if isinstance(headers, Failed):
+            return headers
+    return _Unit(text, target, _key(job, target, headers, entered))
 
 
 def _preprocessed(job: _Job, target: str, *more: str) -> str | Failed:
@@ -301,7 +321,7 @@ def _arguments(job: _Job, target: str, action: tuple[str, ...]) -> tuple[str, ..
         *_COMPILE,
         gencode(target),
         *action,
-        f"-Xcompiler=-iquote,{_BESIDE}",
+        *((f"-Xcompiler=-iquote,{_BESIDE}",) if lies_beside(job.source, spec) else ()),
         *(f"-I{name}" for name in job.user),
         *(word for name in job.cutlass for word in ("-isystem", name)),
         "-x",
@@ -321,7 +341,7 @@ def _readable(job: _Job, done: Completed) -> str:
     return log if job.copy.name == job.source.name else log.replace(job.copy.name, job.source.name)
 
 
-def _key(job: _Job, target: str, includes: Sequence[str], entered: Sequence[str]) -> str:
+def _key(job: _Job, target: str, headers: Sequence[bytes], entered: Sequence[str]) -> str:
     """SHA-256 over the bytes that the build reads from the user, how it is asked for, and the tools' versions.
 
     A header of CUTLASS stands for itself by size and time of change: a checkout can be edited, and reading hundreds of
@@ -338,11 +358,19 @@ def _key(job: _Job, target: str, includes: Sequence[str], entered: Sequence[str]
         "std": spec.std,
         "target": target,
         "machine": platform.machine(),
-        "headers": [(name, s.st_size, s.st_mtime_ns) for name in sorted(system) for s in [(job.work / name).stat()]],
+        "headers": [(name, *_state(job.work / name)) for name in sorted(system)],
     }
     digest.update(json.dumps(asked, sort_keys=True).encode())
-    for name in (job.copy.name, *includes):
-        content = (job.work / name).read_bytes()
+    for content in (job.copy.read_bytes(), *headers):
         digest.update(f"\0{len(content)}\0".encode())
         digest.update(content)
     return digest.hexdigest()
+
+
+def _state(header: Path) -> tuple[int, int]:
+    """Size and time of change; of what is not there, whose name the kernel made up, none."""
+    try:
+        found = header.stat()
+    except OSError:
+        return 0, 0
+    return found.st_size, found.st_mtime_ns

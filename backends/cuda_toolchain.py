@@ -14,6 +14,7 @@ from pathlib import Path
 
 from backends.host_compiler import (
     Compiler,
+    compiler_folders,
     disk_error,
     find_compiler,
     raise_if_full,
@@ -23,6 +24,7 @@ from backends.host_compiler import (
 )
 from backends.process import Completed, run_process
 from backends.types import ToolchainError
+from backends.walls import Walls
 
 _INSTALL = (
     "install the CUDA toolkit (12.8 or newer), or `pip install roofclimb[cuda]`, or point CUDACXX at an nvcc by its "
@@ -56,6 +58,7 @@ class Toolkit:
         nvcc: absolute path.
         version: such as `13.0.88`.
         host: the C++ compiler that it drives.
+        root: the folder of all its parts.
         include: the folder of cuda_runtime.h.
         libraries: folders with the run-time's libraries.
     """
@@ -63,8 +66,14 @@ class Toolkit:
     nvcc: Path
     version: str
     host: Compiler
+    root: Path
     include: Path
     libraries: tuple[Path, ...]
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """What it must read to work, its host compiler's folders included."""
+        return (self.nvcc, self.root, self.include, *self.libraries, *compiler_folders(self.host.argv))
 
 
 def find_toolkit() -> Toolkit:
@@ -113,12 +122,15 @@ def tool_version(program: Path) -> str:
     return f"{program.name} {_release(program)}"
 
 
-def run_nvcc(toolkit: Toolkit, arguments: Sequence[str], *, work: Path, target: str, timeout_s: float) -> Completed:
-    """Run nvcc in `work` with limits on time, memory (16 GiB a process) and the size of each file (256 MiB).
+def run_nvcc(
+    toolkit: Toolkit, arguments: Sequence[str], walls: Walls, *, work: Path, target: str, timeout_s: float
+) -> Completed:
+    """Run nvcc in `work`, confined, with limits on time, memory (16 GiB a process) and each file's size (256 MiB).
 
     Args:
         toolkit: what to run.
         arguments: nvcc's, less the host compiler.
+        walls: what it may open beside the toolkit.
         work: a private folder.
         target: nvcc's flag for the architecture, to tell an nvcc that does not know it from a kernel that is wrong.
         timeout_s: wall limit.
@@ -129,7 +141,7 @@ def run_nvcc(toolkit: Toolkit, arguments: Sequence[str], *, work: Path, target: 
     if _UNSAFE.search(str(work)):
         raise ToolchainError(f"nvcc cannot work in a folder of that name: {work}; set another output folder")
     try:
-        done = _run(toolkit, arguments, work, timeout_s)
+        done = _run(toolkit, arguments, walls, work, timeout_s)
         if done.returncode != 0 and not done.timed_out:
             _blame_environment(toolkit, done, work, target)
     except OSError as error:
@@ -165,9 +177,10 @@ def link_folder(toolkit: Toolkit, work: Path) -> str:
     return folder.name
 
 
-def _run(toolkit: Toolkit, arguments: Sequence[str], work: Path, timeout_s: float) -> Completed:
+def _run(toolkit: Toolkit, arguments: Sequence[str], walls: Walls, work: Path, timeout_s: float) -> Completed:
     argv = (str(toolkit.nvcc), *host_arguments(toolkit.host), *arguments)
-    return run_limited(argv, work=work, timeout_s=timeout_s, memory_bytes=_MEMORY_LIMIT_BYTES)
+    inside = walls.with_tools(toolkit.folders)
+    return run_limited(argv, inside, work=work, timeout_s=timeout_s, memory_bytes=_MEMORY_LIMIT_BYTES)
 
 
 def _blame_environment(toolkit: Toolkit, done: Completed, work: Path, target: str) -> None:
@@ -177,7 +190,7 @@ def _blame_environment(toolkit: Toolkit, done: Completed, work: Path, target: st
     raise_if_full(work)
     (work / "tmp" / "empty.cu").write_text("", encoding="utf-8")
     arguments = (target, "-shared", "-Xcompiler", "-fPIC", "--cudart", "none", "-o", "tmp/empty.so", "tmp/empty.cu")
-    control = _run(toolkit, arguments, work, _CONTROL_LIMIT_S)
+    control = _run(toolkit, arguments, Walls((work,)), work, _CONTROL_LIMIT_S)
     if control.returncode == 0:
         return
     lines = [line for line in control.stderr.splitlines() if line.strip()] or [f"exit {control.returncode}"]
@@ -242,7 +255,7 @@ def _probe(nvcc: Path, host: Compiler) -> Toolkit:
     includes = [Path(os.path.abspath(folder)) for folder in _INCLUDES.findall(said)]
     include = next((f for f in (*includes, root / "include") if (f / "cuda_runtime.h").is_file()), Path("/usr/include"))
     folders = tuple(root / name for name in _LIBRARY_FOLDERS)
-    return Toolkit(nvcc, version, host, include, tuple(f for f in folders if f.is_dir()))
+    return Toolkit(nvcc, version, host, root, include, tuple(f for f in folders if f.is_dir()))
 
 
 @functools.lru_cache(maxsize=16)

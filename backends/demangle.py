@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from backends.host_compiler import find_tool
 from backends.process import run_process
+from backends.walls import Walls
 
 _MANGLED = re.compile(r"\b_Z[A-Za-z0-9_$.]+")
 _DEMANGLERS = ("cu++filt", "c++filt", "llvm-cxxfilt")
@@ -19,7 +20,8 @@ def demangled(names: Iterable[str]) -> Mapping[str, str]:
     if tool is None or not mangled:
         return {}
     try:
-        done = run_process([str(tool)], timeout_s=20.0, stdin="\n".join(mangled) + "\n")
+        # A candidate chose the names.
+        done = run_process([str(tool)], timeout_s=20.0, stdin="\n".join(mangled) + "\n", walls=Walls(tools=(tool,)))
     except OSError:
         return {}
     readable = done.stdout.splitlines()

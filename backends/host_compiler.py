@@ -14,6 +14,7 @@ from pathlib import Path
 
 from backends.process import Completed, run_process
 from backends.types import ToolchainError
+from backends.walls import Walls
 
 _FALLBACK_PATH = "/usr/local/bin:/usr/bin:/bin"
 _INSTALL = "install g++ (Debian, Ubuntu: apt install g++; Fedora: dnf install gcc-c++) or point CXX at a C++ compiler"
@@ -30,6 +31,8 @@ _SUSPECT = re.compile(
 )
 _LITTLE_SPACE_BYTES = 32 << 20
 _CONTROL_LIMIT_S = 30.0
+_FOLDER = re.compile(r"(?<![\w.$/-])/[^\s:;\"'=]+")
+_NO_FOLDERS = ("Configured with:", "ignoring ", "Target:", "Reading specs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,18 +92,44 @@ def version_line(argv: tuple[str, ...]) -> str:
     return lines[0]
 
 
+@functools.lru_cache(maxsize=8)
+def compiler_folders(argv: tuple[str, ...]) -> tuple[Path, ...]:
+    """Where a compiler says that it has its parts, headers and libraries; itself first."""
+    program = Path(argv[0])
+    more = [Path(folder) for folder in os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep) if folder]
+    try:
+        done = run_process(
+            [*argv, "-v", "-E", "-x", "c++", os.devnull], timeout_s=20.0, env={"LC_ALL": "C", "PATH": search_path()}
+        )
+    except OSError:
+        return (program, *more)
+    lines = (line for line in done.stderr.splitlines() if not line.startswith(_NO_FOLDERS))
+    named = dict.fromkeys(Path(os.path.abspath(name)) for line in lines for name in _FOLDER.findall(line))
+    return (program, *more, *(path for path in named if path != Path("/") and path.exists()))
+
+
 def _probe(argv: tuple[str, ...]) -> Compiler:
     return Compiler(argv, version_line(argv))
 
 
-def run_compiler(compiler: Compiler, arguments: Sequence[str], *, work: Path, timeout_s: float) -> Completed:
-    """Run a compiler in `work` with limits on time, memory (4 GiB) and the size of each file (256 MiB).
+def run_compiler(
+    compiler: Compiler, arguments: Sequence[str], walls: Walls, *, work: Path, timeout_s: float
+) -> Completed:
+    """Run a compiler in `work`, confined, with limits on time, memory (4 GiB) and the size of each file (256 MiB).
+
+    Args:
+        compiler: what to run.
+        arguments: its arguments.
+        walls: what it may open beside its own parts.
+        work: a private folder.
+        timeout_s: wall limit.
 
     Raises:
         ToolchainError: the compiler cannot start a part of itself, or the disk is full.
     """
     try:
-        done = run_limited((*compiler.argv, *arguments), work=work, timeout_s=timeout_s)
+        inside = walls.with_tools(compiler_folders(compiler.argv))
+        done = run_limited((*compiler.argv, *arguments), inside, work=work, timeout_s=timeout_s)
         if done.returncode != 0 and not done.timed_out:
             _blame_environment(done, compiler, work)
     except OSError as error:
@@ -109,12 +138,13 @@ def run_compiler(compiler: Compiler, arguments: Sequence[str], *, work: Path, ti
 
 
 def run_limited(
-    argv: Sequence[str], *, work: Path, timeout_s: float, memory_bytes: int = _MEMORY_LIMIT_BYTES
+    argv: Sequence[str], walls: Walls, *, work: Path, timeout_s: float, memory_bytes: int = _MEMORY_LIMIT_BYTES
 ) -> Completed:
-    """Run a tool in `work`, its temporary files in `work/tmp`, no file larger than `FILE_LIMIT_BYTES`.
+    """Run a tool in `work`, its temporary files and its home in `work/tmp`, no file larger than `FILE_LIMIT_BYTES`.
 
     Args:
         argv: program and arguments.
+        walls: what it may open.
         work: working directory, a private one.
         timeout_s: wall limit.
         memory_bytes: address space of each process.
@@ -122,13 +152,15 @@ def run_limited(
     Raises:
         OSError: `work` cannot be written, or the shell not started.
     """
-    (work / "tmp").mkdir(exist_ok=True)
+    home = work / "tmp"
+    home.mkdir(exist_ok=True)
     return run_process(
         ["/bin/sh", "-c", _LIMITED, "sh", str(memory_bytes // 1024), *argv],
         timeout_s=timeout_s,
         cwd=work,
         # Relative: nvcc hands the names of its temporary files to a shell, and a folder may be called anything.
-        env={"TMPDIR": "tmp", "LC_ALL": "C", "PATH": search_path()},
+        env={"TMPDIR": "tmp", "HOME": str(home), "LC_ALL": "C", "PATH": search_path()},
+        walls=walls,
     )
 
 
@@ -172,7 +204,8 @@ def empty_library(compiler: Compiler, work: Path) -> Path:
     (work / "tmp").mkdir(exist_ok=True)
     (work / "tmp" / "empty.cpp").write_text("", encoding="utf-8")
     argv = (*compiler.argv, "-shared", "-fPIC", "-o", "tmp/empty.so", "tmp/empty.cpp")
-    control = run_limited(argv, work=work, timeout_s=_CONTROL_LIMIT_S)
+    walls = Walls(writable=(work,), tools=compiler_folders(compiler.argv))
+    control = run_limited(argv, walls, work=work, timeout_s=_CONTROL_LIMIT_S)
     if control.returncode != 0:
         said = (control.stderr.strip().splitlines() or [f"exit {control.returncode}"])[0]
         raise ToolchainError(f"{compiler.argv[0]} cannot build an empty library: {said}; {_INSTALL}")

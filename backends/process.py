@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from backends.walls import Walls
+
 _PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH")
 
 
@@ -50,6 +52,7 @@ def run_process(
     env: Mapping[str, str] | None = None,
     stdin: str = "",
     max_output_bytes: int = 4 << 20,
+    walls: Walls | None = None,
 ) -> Completed:
     """Run `argv` to its end or its limit; whatever it left running in its group is killed.
 
@@ -60,20 +63,26 @@ def run_process(
         env: variables added to the allow-listed environment.
         stdin: text for standard input.
         max_output_bytes: kept per stream; the rest is read and dropped.
+        walls: what the program may open; None leaves it as free as we are.
 
     Raises:
         FileNotFoundError, PermissionError: the program cannot be started.
     """
     start = time.monotonic()
-    process = subprocess.Popen(
-        list(argv),
-        cwd=cwd,
-        env=clean_environment(env),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
+    environment = clean_environment(env)
+
+    def started() -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            list(argv),
+            cwd=cwd,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+
+    process = started() if walls is None else walls.start(started)
     assert process.stdin is not None
     assert process.stdout is not None
     assert process.stderr is not None

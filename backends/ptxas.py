@@ -76,7 +76,9 @@ def with_ptx_lines(log: str, work: Path) -> str:
         lines.append(line)
         match = _PTX_ERROR.match(line)
         if match:
-            lines += _ptx_line(work / match["file"], int(match["line"]))
+            file = (work / match["file"]).resolve()
+            # A kernel can print such a line too, with a name of its choice.
+            lines += _ptx_line(file, int(match["line"])) if file.is_relative_to(work.resolve()) else []
     return "\n".join(lines)
 
 

@@ -26,6 +26,7 @@ from backends import triton_standin as standin
 from backends import triton_tensors as tensors
 from backends.confinement import confine
 from backends.triton_runtime import Asked, identity, load, located, scalar
+from backends.walls import Walls
 
 _DTYPES = {
     getattr(torch, name): {"float8_e4m3fn": "float8_e4m3"}.get(name, name)
@@ -101,6 +102,18 @@ def _limit_resources() -> None:
         mapped = int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
     resource.setrlimit(resource.RLIMIT_AS, (mapped + available // 4 * 3,) * 2)
     resource.setrlimit(resource.RLIMIT_FSIZE, (256 << 20,) * 2)
+
+
+def _walls(folder: Path) -> Walls:
+    """Python, its packages and ours of the compilers can be read, and what is made stays in `folder`."""
+    ours = Path(__file__).resolve().parent
+    python = {Path(name).resolve() for name in (sys.prefix, sys.base_prefix, *filter(None, sys.path))}
+    libraries = map(Path, filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)))
+    return Walls(
+        writable=(folder,),
+        readable=(Path("/proc"), Path("/sys/devices")),
+        tools=(*(python - {ours.parent, folder.resolve()}), ours, *libraries),
+    )
 
 
 def _arguments(made: object, name: str) -> list[Arg]:
@@ -291,6 +304,7 @@ def main() -> None:
     os.environ["CUDA_VISIBLE_DEVICES"] = ""  # it may be measuring
     confine(Path(request["folder"]))
     _limit_resources()
+    _walls(Path(request["folder"])).enter()
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     try:
         made = (

@@ -10,6 +10,7 @@ from pathlib import Path
 from backends.host_compiler import find_tool
 from backends.process import run_process
 from backends.types import ToolchainError
+from backends.walls import Walls
 
 INSTALL = "pip install triton torch"
 _DISASSEMBLE_LIMIT_S = 60.0
@@ -51,6 +52,7 @@ def disassembly(program: Path, cubin: Path) -> str | None:
             [str(program), "--print-code", str(cubin)],
             timeout_s=_DISASSEMBLE_LIMIT_S,
             max_output_bytes=_LISTING_LIMIT_BYTES,
+            walls=Walls(readable=(cubin,), tools=(program,)),
         )
     except OSError as error:
         raise ToolchainError(f"{program} cannot be run: {error.strerror or error}; {INSTALL}") from error

@@ -88,7 +88,8 @@ class BuildSpec:
     Attributes:
         flags: extra compiler flags, after the backend's own.
         define: macros, name to value (method switches come this way: `RC_TILING` to `0`).
-        include: extra include folders, absolute.
+        include: extra include folders, absolute. Nothing else of the user's can be read by a source.
+        hidden: files and folders that a source may not read though they lie in one of `include`.
         std: language standard.
         timeout_s: wall limit of one compiler process.
         arch: GPU architecture of the device that will run it, such as `sm_90`; empty on a CPU. Whether its `a` features
@@ -100,6 +101,7 @@ class BuildSpec:
     flags: tuple[str, ...] = ()
     define: Mapping[str, str] = field(default_factory=dict)
     include: tuple[Path, ...] = ()
+    hidden: tuple[Path, ...] = ()
     std: str = "c++17"
     timeout_s: float = 120.0
     arch: str = ""

@@ -282,7 +282,8 @@ def _layer_shortfalls(layers: Mapping[str, bool]) -> list[Shortfall]:
     missing = [name for name, on in layers.items() if not on]
     if not missing:
         return []
-    remedy = "run where the kernel allows them (as root, or with user namespaces); `--require-sandbox` refuses to go on"
+    how = "as root, or with user namespaces; for build_files, with Landlock"
+    remedy = f"run where the kernel allows them ({how}); `--require-sandbox` refuses to go on"
     return [Shortfall(f"sandbox layers not in force: {', '.join(missing)}", remedy)]
 
 

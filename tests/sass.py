@@ -8,6 +8,7 @@ from backends.cuda_toolchain import find_cuda_tool, find_toolkit, host_arguments
 from backends.process import run_process
 from backends.sass import parse_sass
 from backends.types import Listing
+from backends.walls import Walls
 
 
 def cubin(source: str, arch: str, work: Path, *flags: str) -> Path:
@@ -17,7 +18,7 @@ def cubin(source: str, arch: str, work: Path, *flags: str) -> Path:
     toolkit = find_toolkit()
     target = f"-arch={arch}"
     arguments = ["-cubin", "-std=c++17", target, *host_arguments(toolkit.host), *flags, "-o", "probe.cubin", "probe.cu"]
-    done = run_nvcc(toolkit, arguments, work=work, target=target, timeout_s=300.0)
+    done = run_nvcc(toolkit, arguments, Walls(writable=(work,)), work=work, target=target, timeout_s=300.0)
     assert done.returncode == 0, done.stderr
     return work / "probe.cubin"
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 
+from backends import walls
 from backends.build_cache import private_folder
 from backends.types import Rejected
 from profiling.exclusive import exclusive_timing
@@ -119,8 +120,8 @@ class Harness:
         self.close()
 
     def layers(self) -> Mapping[str, bool]:
-        """Which walls stand around workers: network, ipc, pid, mount, user, seccomp."""
-        return self._layers
+        """Which walls stand around workers (network, ipc, pid, mount, user, seccomp) and builds (build_…)."""
+        return {**self._layers, **walls.layers()}
 
     def check_task(self, baseline: Path) -> TaskCheck:
         """Test the task itself and learn the baseline's errors. Call it before anything is evaluated.

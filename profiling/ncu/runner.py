@@ -18,9 +18,11 @@ from typing import Literal
 
 from backends.host_compiler import search_path
 from backends.process import Completed, run_process
+from backends.walls import Walls
 from profiling.cpu_metrics import work_metrics
 from profiling.gpu_metrics import gpu_metrics
 from profiling.harness.walled import under_tool
+from profiling.ncu import walls
 from profiling.ncu.command import (
     Level,
     NcuTool,
@@ -139,7 +141,7 @@ def collect(
     wanted = request(level)
     pages, taken = _collect(ncu, argv, folder, wanted.without(refused), settings, timeout_s, environment)
     caches = "cold" if settings.cache_control == "all" else "hot"
-    note = f"ncu {ncu.version}, {level}, clock control {settings.clock_control}, caches {caches}"
+    note = f"ncu {ncu.version}, {level}, clock control {settings.clock_control}, caches {caches}, {walls.note()}"
     return Collected(pages, level, note, wanted.beyond(taken))
 
 
@@ -181,6 +183,12 @@ def can_read_counters(
     argv: Sequence[str], folder: Path, *, timeout_s: float = 60.0, environment: Mapping[str, str] | None = None
 ) -> CounterAccess:
     """Really read one counter of the kernel that `argv` launches between cudaProfilerStart and Stop."""
+    return walls.first_walled(lambda: _read_one(argv, folder, timeout_s, environment), lambda access: access.readable)
+
+
+def _read_one(
+    argv: Sequence[str], folder: Path, timeout_s: float, environment: Mapping[str, str] | None
+) -> CounterAccess:
     version = ""
     try:
         ncu = find_ncu()
@@ -260,7 +268,7 @@ def _run(
     command = under_tool(argv, folder, profile_command(ncu, wanted, settings, report=REPORT, log=_LOG))
     env = {"HOME": str(private), "TMPDIR": str(private), **(environment or {})}
     try:
-        done = _process(command, timeout_s, folder, env)
+        done = _process(command, timeout_s, folder, env, walls.around(command, folder, env))
     finally:
         shutil.rmtree(private, ignore_errors=True)  # ncu copies its section files there, megabytes of them
     log = folder / _LOG
@@ -279,12 +287,18 @@ def _import(ncu: NcuTool, report: Path, page: Literal["raw", "details"], timeout
 
 
 def _process(
-    command: Sequence[str], timeout_s: float, folder: Path | None, environment: Mapping[str, str] | None
+    command: Sequence[str],
+    timeout_s: float,
+    folder: Path | None,
+    environment: Mapping[str, str] | None,
+    inside: Walls | None = None,
 ) -> Completed:
     env = {"LC_ALL": "C", "PATH": search_path(), **(environment or {})}
     if timeout_s > 0:
         try:
-            done = run_process(command, timeout_s=timeout_s, cwd=folder, env=env, max_output_bytes=_MOST_OUTPUT)
+            done = run_process(
+                command, timeout_s=timeout_s, cwd=folder, env=env, max_output_bytes=_MOST_OUTPUT, walls=inside
+            )
         except OSError as error:
             raise NcuFault(
                 "missing", f"ncu cannot be started: {error.strerror}", "install Nsight Compute anew"

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from backends import call_filter
 from tests.loop.scenario import BROKEN, WRONG, one_line, replay_task, roofclimb, write_task
 
 SCALE = 'extern "C" void solve(const float* x, float* y, int n) { for (int i = 0; i < n; ++i) y[i] = 2 * x[i]; }\n'
@@ -180,6 +183,17 @@ def test_require_sandbox_refuses_a_machine_that_lacks_a_layer(folder: Path) -> N
     layers = checked["environment"]["layers"]
     done = roofclimb("run", "--config", "task.yaml", "--require-sandbox", "--dry-run", cwd=folder)
     assert done.returncode == (0 if all(layers.values()) else 3)
+
+
+def test_require_sandbox_counts_the_walls_around_builds(folder: Path) -> None:
+    def without_landlock() -> subprocess.CompletedProcess[str]:
+        assert call_filter.refuse((444,))  # landlock_create_ruleset
+        return roofclimb("run", "--config", "task.yaml", "--require-sandbox", "--dry-run", cwd=folder)
+
+    with ThreadPoolExecutor(1) as thread:  # a filter is for good, so it goes with a thread
+        done = thread.submit(without_landlock).result()
+    assert done.returncode == 3
+    assert "build_files" in one_line(done.stderr)
 
 
 def test_a_baseline_with_bytes_that_are_not_utf8_is_measured_all_the_same(folder: Path) -> None:

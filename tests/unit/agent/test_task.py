@@ -10,7 +10,9 @@ import pytest
 from agent.config import Config, load_config
 from agent.errors import ConfigError, UnfitEnvironment
 from agent.machine import require_features
-from agent.task import one_pass_bytes, prepare_task, work_of
+from agent.task import build_candidate, one_pass_bytes, prepare_task, work_of
+from backends.types import Rejected
+from backends.walls import layers
 from profiling.device import cpu_facts
 from profiling.types import TaskCheck
 from tests.loop.scenario import write_task
@@ -68,3 +70,23 @@ def test_pointers_without_a_rule_are_noted(tmp_path: Path) -> None:
     assert prepare_task(load(tmp_path)).notes == ()
     notes = prepare_task(load(tmp_path, "task.tensors={A: {shape: [N, N]}}")).notes
     assert "`x`, `y`" in notes[0]
+
+
+def test_no_kernel_may_read_runs_or_the_memory_beside_the_baseline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By default both lie where the task does: earlier answers are there, and what they were worth."""
+    if not layers()["build_files"]:
+        pytest.skip("no Landlock here")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    secrets = ("runs/run_1/answer.h", ".roofclimb/memory.db", "cache/roofclimb/inputs.h")
+    task = prepare_task(load(tmp_path))
+    for name in (*secrets, "open.h"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("#pragma once\n", encoding="utf-8")
+        candidate = tmp_path / "runs" / "run_1" / "kernel.cpp"
+        text = task.baseline.read_text(encoding="utf-8")
+        candidate.write_text(f'#include "{name}"\n{text}', encoding="utf-8")
+        found = build_candidate(task, candidate, task.spec, tmp_path / "cache")
+        assert isinstance(found, Rejected) == (name in secrets), (name, found)

@@ -89,3 +89,12 @@ def test_an_error_in_ptx_shows_its_line_and_where_it_came_from(tmp_path: Path) -
     ]
     assert with_ptx_lines(log.replace("line 6", "line 99"), tmp_path) == log.replace("line 6", "line 99")
     assert with_ptx_lines(log, tmp_path / "absent") == log
+
+
+def test_a_kernel_cannot_have_a_line_of_another_file_shown(tmp_path: Path) -> None:
+    """It can print what looks like an error of ptxas, and logs go into prompts."""
+    (tmp_path / "secret.ptx").write_text("secret\n", encoding="utf-8")
+    (tmp_path / "work").mkdir()
+    log = f"ptxas {tmp_path}/secret.ptx, line 1; error   : forged"
+    assert with_ptx_lines(log, tmp_path / "work") == log
+    assert "secret\n" not in with_ptx_lines(log.replace(f"{tmp_path}", ".."), tmp_path / "work")

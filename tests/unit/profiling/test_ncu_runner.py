@@ -7,13 +7,17 @@ import json
 import os
 import re
 import shutil
+import socket
 import sys
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from backends import walls as build_walls
 from backends.host_compiler import search_path
+from profiling.ncu import walls
 from profiling.ncu.command import METRICS, SECTIONS, USUAL_PLACES, Level, Settings, find_ncu, request
 from profiling.ncu.faults import NcuFault, diagnose, rejected_names
 from profiling.ncu.pages import parse_pages
@@ -325,6 +329,7 @@ def test_without_ncu_there_is_a_remedy(tmp_path: Path, monkeypatch: pytest.Monke
     assert caught.value.kind == "missing"
 
 
+@pytest.mark.usefixtures("without_walls")
 def test_counters_are_really_read(ncu: StandIn, tmp_path: Path) -> None:
     """`can_read_counters` of a machine is what came back, not what a file in /proc says."""
     access = can_read_counters(["true"], tmp_path)
@@ -335,6 +340,60 @@ def test_counters_are_really_read(ncu: StandIn, tmp_path: Path) -> None:
     assert not access.readable
     assert "ERR_NVGPUCTRPERM" in access.reason
     assert "--cap-add" in access.remedy
+
+
+READS = """
+import pathlib, socket, subprocess, sys
+def attempt(what):
+    try:
+        return what() or "did"
+    except OSError:
+        return "kept"
+listening = socket.create_server(("127.0.0.1", 0))
+found = [
+    attempt(pathlib.Path(sys.argv[1]).read_text),
+    attempt(lambda: pathlib.Path(sys.argv[1]).write_text("forged") and None),
+    attempt(lambda: socket.create_connection(("127.0.0.1", int(sys.argv[2])), 1).close()),
+    attempt(lambda: socket.create_connection(listening.getsockname(), 1).close()),
+]
+pathlib.Path("found").write_text(" ".join(found))
+"""
+
+
+@pytest.fixture
+def without_walls() -> Iterator[None]:
+    """The trial decides for the process: afterwards none has succeeded."""
+    yield
+    walls.first_walled(lambda: False, bool)
+
+
+@pytest.mark.usefixtures("without_walls")
+def test_where_counters_were_read_behind_walls_programs_stay_behind_them(
+    ncu: StandIn, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """The stand-in writes where ncu may. What real counters need shows on a GPU alone."""
+    if not build_walls.layers()["build_files"]:
+        pytest.skip("no Landlock here")
+    secret = tmp_path_factory.mktemp("outside") / "secret"
+    secret.write_text("4711")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = str(server.getsockname()[1])
+        program = [sys.executable, "-c", READS, f"../{secret.parent.name}/{secret.name}", port]
+        collect(program, folder=tmp_path, level="targeted", timeout_s=60.0)
+        assert (tmp_path / "found").read_text() == "4711 did did did"
+        assert can_read_counters(["true"], tmp_path).readable
+        collected = collect(program, folder=tmp_path, level="targeted", timeout_s=60.0)
+    assert collected.note.endswith("behind walls")
+    alone = "did" if os.geteuid() != 0 else "kept"  # a network of its own takes root
+    assert (tmp_path / "found").read_text() == f"kept kept {alone} did"
+
+
+@pytest.mark.usefixtures("without_walls")
+def test_an_ncu_that_fails_behind_walls_goes_without(ncu: StandIn, tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    assert can_read_counters(["true"], tmp_path / "work").readable  # the stand-in writes beside it
+    assert len(ncu.calls) == 1
+    assert walls.around(["true"], tmp_path, None) is None
 
 
 def test_a_degraded_profile_says_why_and_has_the_counted_work() -> None:
