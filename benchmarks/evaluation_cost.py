@@ -115,10 +115,7 @@ def main() -> None:
             assert found.timing is not None, found.reason
             calls, call_ms = len(found.timing.samples_ms), found.timing.median_ms
         bare = bare_seconds(lab, built.artifact, calls)
-        work = calls * found.timing.median_ms / 1e3
-    print(
-        f"{config.task.name} on {lab.machine.name}, {calls} timed calls of {found.timing.median_ms:.4g} ms ({work:.2f} s):"
-    )
+    print(f"{config.task.name} on {lab.machine.name}, {calls} timed calls of {call_ms:.4g} ms:")
     for name, seconds in (("all layers on", full), ("none", bare)):
         print(f"  {name:14} {statistics.median(seconds):6.2f} s  ({min(seconds):.2f} to {max(seconds):.2f})")
     print(f"  ratio {statistics.median(full) / statistics.median(bare):.1f}")
