@@ -67,6 +67,9 @@ class TensorSection(Section):
     dtype: str | None = None
     role: Literal["in", "out", "inout"] | None = None
     init: Literal["normal", "uniform", "zeros", "ones", "reference"] = "normal"
+    zeroed: bool = False
+    unordered: bool = False
+    ties: str | None = None
 
 
 class ToleranceSection(Section):

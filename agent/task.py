@@ -172,7 +172,7 @@ def tensor_rules(section: TaskSection) -> Mapping[str, TensorRule] | None:
     """The task's `tensors`, as the binder takes them."""
     if section.tensors is None:
         return None
-    return {name: TensorRule(t.shape, t.dtype, t.role, t.init) for name, t in section.tensors.items()}
+    return {name: TensorRule(**t.model_dump()) for name, t in section.tensors.items()}
 
 
 def open_harness(

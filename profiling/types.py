@@ -26,13 +26,25 @@ class HarnessFault(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """One pointer argument at concrete dims. `elements` is the product of `shape`."""
+    """One pointer argument at concrete dims. `elements` is the product of `shape`.
+
+    Attributes:
+        name, shape, dtype, role: as the task says.
+        init: how an input is filled.
+        zeroed: an output that holds zeros before every call, not random bytes.
+        unordered: an output whose elements may come in any order along the last axis.
+        ties: of an output of indices, the tensor that they point into along its last axis: an index is right where the
+            value there equals the one at the reference's index.
+    """
 
     name: str
     shape: tuple[int, ...]
     dtype: str
     role: Role
     init: Init = "normal"
+    zeroed: bool = False
+    unordered: bool = False
+    ties: str | None = None
     kind: Literal["tensor"] = "tensor"
 
     @property

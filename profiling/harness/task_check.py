@@ -112,17 +112,17 @@ def _try_wrong_answers(verifier: Verifier, case: Case) -> tuple[str, ...]:
     assert rig.tolerance is not None
     draw, other = Draw(rig.seed(), "declared"), Draw(rig.seed(), "declared")
     inputs = rig.inputs(case).make(draw)
-    right = _in_own_types(case, verifier.expected(case, draw))
+    whole = verifier.expected(case, draw)
+    right = _in_own_types(case, whole)
     elsewhere = _in_own_types(case, verifier.expected(case, other))
-    expected = {
-        name: value.to(torch.float64) if value.dtype.is_floating_point else value for name, value in right.items()
-    }
     # Rounding may not be what rejects a wrong answer, so both sides are rounded to the output's type.
+    rounded = {n: value.to(torch.float64) if value.dtype.is_floating_point else value for n, value in right.items()}
+    expected = {**whole, **rounded}
     rejected = []
     for name, answer in _wrong_answers(case, inputs, right, elsewhere):
         result = judge(case, answer, expected, rig.tolerance, None)
         if result.reason is None:
-            largest = max((float(v.to(torch.float64).abs().max()) for v in expected.values() if v.numel()), default=0.0)
+            largest = max((float(v.to(torch.float64).abs().max()) for v in rounded.values() if v.numel()), default=0.0)
             raise TaskError(
                 f"the tolerance is unfit: an answer of {_SAYING[name]} would pass "
                 f"(atol={rig.tolerance.atol:g}, rtol={rig.tolerance.rtol:g}, largest |reference| {largest:.3g}): "

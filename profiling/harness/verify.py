@@ -41,10 +41,12 @@ class Verifier:
     judge_s: float = 0.0
 
     def expected(self, case: Case, draw: Draw) -> dict[str, torch.Tensor]:
-        """The reference's outputs. Raises TaskError."""
+        """The reference's outputs, and the inputs that indices among them point into. Raises TaskError."""
         if self.rig.reference is None:
             raise TaskError("the task has no reference")
-        return self.rig.reference.compute(case, self.rig.inputs(case).make(draw))
+        inputs = self.rig.inputs(case).make(draw)
+        outputs = self.rig.reference.compute(case, inputs)
+        return {**{t.ties: inputs[t.ties] for t in case.tensors if t.ties in inputs}, **outputs}
 
     def verify(self, artifact: Path, cases: Sequence[Case]) -> list[CaseCheck]:
         """One call per case and distribution, each judged once its worker is dead; a crash ends it all."""
