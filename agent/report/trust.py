@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from agent import events as ev
 from agent.events import AnyEvent
@@ -94,11 +94,24 @@ def _claim_rows(state: State, events: Sequence[AnyEvent]) -> list[tuple[str, str
     if checked is not None:
         rows.append(("tolerance", _tolerance(checked)))
         rows.append(("wrong answers it rejects", ", ".join(checked.check.rejected) or fmt.MISSING))
+    hidden = _hidden_shapes(events)
+    if hidden:
+        ended = last(events, ev.RunEnded) is not None
+        rows.append(("hidden shapes", "; ".join(map(_shape, hidden)) if ended else f"{len(hidden)}, told at the end"))
     t = baseline_timing(events)
     if t is not None:
         shape = f"{len(t.samples_ms)} samples, interquartile range {fmt.duration(t.iqr_ms)}, caches {t.l2}"
         rows.append(("baseline timing", f"{shape}; by the outside clock {fmt.duration(t.outside_ms)}"))
     return rows
+
+
+def _hidden_shapes(events: Sequence[AnyEvent]) -> Sequence[Mapping[str, int]]:
+    drawn = last(events, ev.ShapesDrawn)
+    return () if drawn is None else drawn.shapes
+
+
+def _shape(dims: Mapping[str, int]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in dims.items())
 
 
 def _tolerance(checked: ev.TaskChecked) -> str:
@@ -126,9 +139,10 @@ def _bullets(state: State, events: Sequence[AnyEvent]) -> tuple[str, ...]:
     found: list[str] = []
     checked = last(events, ev.TaskChecked)
     if checked is not None:
+        secret = _hidden_shapes(events) if last(events, ev.RunEnded) is None else ()
         for dims, reason in checked.check.dropped_checks:
-            case = ", ".join(f"{name}={value}" for name, value in dims.items())
-            found.append(f"Check left out, the baseline itself fails it: {case} ({reason})")
+            case = "a hidden shape" if dims in secret else f"{_shape(dims)} ({reason})"
+            found.append(f"Check left out, the baseline itself fails it: {case}")
     found += [
         f"Profile ({e.profile.source}): {e.profile.note}"
         for e in of_type(events, ev.Profiled)
