@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from agent import events as ev
 from agent.config import load_config
 from agent.hidden_shapes import draw_shapes, with_hidden
 from agent.machine import here
+from agent.paths import CONFIGS
 from agent.report.summary import render_summary
 from agent.state import fold
 from agent.task import Task, open_harness, prepare_task
@@ -101,3 +103,17 @@ def test_the_report_tells_them_once_the_run_has_ended(tmp_path: Path) -> None:
     text = render_summary(fold(before), before)
     assert "90901" not in text
     assert "1, told at the end" in text
+
+
+def test_a_triton_task_gets_one_that_its_baseline_builds_for(tmp_path: Path) -> None:
+    """Every candidate is compiled for it: it must be known before that, and be one at which the baseline compiles."""
+    pytest.importorskip("triton")
+    task = prepare_task(load_config(CONFIGS / "layernorm_triton.yaml"))
+    task = replace(task, spec=replace(task.spec, arch="sm_90"))
+    (shape,) = draw_shapes(task, random.Random(3), tmp_path)
+    hidden = with_hidden(task, [shape])
+    assert hidden.spec.untold == 1
+    assert len(hidden.spec.elsewhere) == len(task.spec.elsewhere) + 1
+    built = task.backend.build(task.baseline, hidden.spec, tmp_path)
+    assert isinstance(built, Built)
+    assert built.cached
