@@ -66,6 +66,13 @@ BACKENDS = {"cpp": (CPP, ".cpp", 4096, 80_000), "cuda": (CUDA, ".cu", 1 << 20, 1
 # Of the turns of `itself`; times differ a little less, since a call is not turns alone.
 TURNS = {"itself": 1.0, "slower": 1.05, "faster": 1 / 1.05}
 SPREAD_FOR = 25
+COPIES = """
+import os, sys
+os.sched_setaffinity(0, {int(sys.argv[1])})
+block = bytearray(64 << 20)
+while os.getppid() == int(sys.argv[2]):
+    copy = block[:]
+"""
 
 
 def prepare(folder: Path, backend: str, kind: str) -> Path:
@@ -98,8 +105,7 @@ def write_task(folder: Path, backend: str) -> Path:
 def neighbours(busy: bool) -> Iterator[None]:
     """Processes that copy memory on every core that workers are not pinned to."""
     cores = os.sched_getaffinity(0) - set(pinned_cores(1)) if busy else set()
-    code = "import os, sys\nos.sched_setaffinity(0, {int(sys.argv[1])})\na = bytearray(64 << 20)\nwhile True: b = a[:]"
-    running = [subprocess.Popen([sys.executable, "-c", code, str(core)]) for core in sorted(cores)]
+    running = [subprocess.Popen([sys.executable, "-c", COPIES, str(core), str(os.getpid())]) for core in sorted(cores)]
     try:
         yield
     finally:
