@@ -67,6 +67,9 @@ class TensorSection(Section):
     dtype: str | None = None
     role: Literal["in", "out", "inout"] | None = None
     init: Literal["normal", "uniform", "zeros", "ones", "reference"] = "normal"
+    zeroed: bool = False
+    unordered: bool = False
+    ties: str | None = None
 
 
 class ToleranceSection(Section):
@@ -112,6 +115,7 @@ class TaskSection(Section):
     dims: Mapping[str, Dim]
     shapes: Literal["any", "fixed"] = "any"
     check_dims: tuple[Mapping[str, Dim], ...] = ()
+    hidden_shapes: Annotated[Whole, Field(ge=0, le=16)] = 3
     tensors: Mapping[str, TensorSection] | None = None
     scalars: Mapping[str, float | int | bool] = {}
     tolerance: ToleranceSection | None = None

@@ -69,6 +69,13 @@ class SessionStarted(Event):
     environment: Environment
 
 
+class ShapesDrawn(Event):
+    """The hidden shapes of the run, drawn once: builds of Triton kernels are made for them."""
+
+    type: Literal["shapes_drawn"] = "shapes_drawn"
+    shapes: tuple[Mapping[str, int], ...]
+
+
 class TaskChecked(Event):
     """The task's own test passed."""
 
@@ -319,6 +326,7 @@ class Noted(Event):
 AnyEvent = Annotated[
     RunStarted
     | SessionStarted
+    | ShapesDrawn
     | TaskChecked
     | CeilingsMeasured
     | FloorFound

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import os
+import random
 import shutil
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from importlib.metadata import version
 from pathlib import Path
@@ -25,8 +26,18 @@ from agent.errors import (
     UnfitEnvironment,
     WaitingForAnswer,
 )
-from agent.events import AnyEvent, CeilingsMeasured, Paused, RequestSent, RunEnded, RunStarted, SessionStarted
+from agent.events import (
+    AnyEvent,
+    CeilingsMeasured,
+    Paused,
+    RequestSent,
+    RunEnded,
+    RunStarted,
+    SessionStarted,
+    ShapesDrawn,
+)
 from agent.faults import as_exit_codes
+from agent.hidden_shapes import draw_shapes, with_hidden
 from agent.journal import Journal, read_events
 from agent.llm.prices import load_prices, price_for
 from agent.llm.registry import check_key, check_settings, make_provider
@@ -125,6 +136,7 @@ def open_run(folder: Path, journal: Journal, progress: Progress, stopped: thread
         store = _open_store(config)
         stack.callback(store.close)
         _log_start(folder, journal, config, task)
+        task = with_hidden(task, _hidden(journal, task, cache / "builds"))
         journal.listen(_state_writer(journal, folder))
         progress.catch_up(journal.events)
         journal.listen(progress)
@@ -157,6 +169,15 @@ def open_run(folder: Path, journal: Journal, progress: Progress, stopped: thread
             ceilings = machine.ceilings(cache, config)
             journal.once(CeilingsMeasured, key, lambda: CeilingsMeasured(key=key, ceilings=ceilings))
         yield run
+
+
+def _hidden(journal: Journal, task: Task, builds: Path) -> Sequence[Mapping[str, int]]:
+    """The run's hidden shapes, drawn in its first session."""
+
+    def draw() -> ShapesDrawn:
+        return ShapesDrawn(key="hidden", shapes=draw_shapes(task, random.SystemRandom(), builds))
+
+    return journal.once(ShapesDrawn, "hidden", draw).shapes
 
 
 def _machine(config: Config, backend: Backend, journal: Journal, warnings: list[str]) -> Machine:

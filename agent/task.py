@@ -19,7 +19,7 @@ from backends.registry import detect, get_backend
 from backends.signature import same_signature
 from backends.triton import TritonBackend
 from backends.triton_artifact import write_empty
-from backends.types import Backend, BuildSpec, Built, Rejected, Signature, SourceError
+from backends.types import Argument, Backend, BuildSpec, Built, Rejected, Signature, SourceError
 from profiling.binding import TensorRule, bind, convention_used, evaluate_expression
 from profiling.gpu_device import GpuFacts
 from profiling.harness.harness import Harness, TritonParts
@@ -200,7 +200,7 @@ def tensor_rules(section: TaskSection) -> Mapping[str, TensorRule] | None:
     """The task's `tensors`, as the binder takes them."""
     if section.tensors is None:
         return None
-    return {name: TensorRule(t.shape, t.dtype, t.role, t.init) for name, t in section.tensors.items()}
+    return {name: TensorRule(**t.model_dump()) for name, t in section.tensors.items()}
 
 
 def open_harness(
@@ -309,6 +309,26 @@ def _check_dims(section: TaskSection, extra: Mapping[str, int]) -> Mapping[str, 
     if unknown:
         raise TaskError(f"task.check_dims: `{unknown[0]}` is not one of the dims ({', '.join(section.dims)})")
     return {**section.dims, **extra}
+
+
+def described(task: Task, where: Sequence[Mapping[str, int]]) -> list[tuple[Argument, ...]]:
+    """What the baseline's `setup` makes at each of these dims; nothing where signatures say it all (not Triton).
+
+    Raises:
+        SourceError: `setup` fails there.
+    """
+    if not isinstance(task.backend, TritonBackend):
+        return [() for _ in where]
+    spec = _with_arguments(task.backend, task.config.task, task.spec, where)
+    return [spec.arguments, *spec.elsewhere]
+
+
+def bound_case(task: Task, dims: Mapping[str, int], arguments: Sequence[Argument]) -> Case:
+    """The task at other dims, with what `described` gave there. Raises TaskError: it cannot be bound to them."""
+    section = task.config.task
+    if arguments:
+        return bind_arguments(arguments, dims, tensor_rules(section), section.scalars)
+    return bind(task.signature, dims, tensor_rules(section), section.scalars)
 
 
 def _cases(

@@ -252,6 +252,7 @@ def _build(
         "source": str(folder / SOURCE),
         "capability": spec.arch,
         "arguments": _calls(spec),
+        "untold": spec.untold,
     }
     answer = _ask(request, work, spec.timeout_s)
     if isinstance(answer, Rejected):

@@ -149,8 +149,11 @@ def _argument(key: str, value: object, output: bool, name: str) -> Arg:
     raise Fault(f"{where} is a {type(value).__name__}; inputs are tensors, ints, floats and bools")
 
 
-def build(path: Path, device: standin.Device, given: Sequence[Sequence[Arg]]) -> Answer:
-    """Compile, for this target, every Triton kernel that `run_kernel` launches with each of these sets of arguments."""
+def build(path: Path, device: standin.Device, given: Sequence[Sequence[Arg]], untold: int) -> Answer:
+    """Compile, for this target, every Triton kernel that `run_kernel` launches with each of these sets of arguments.
+
+    A reason does not tell the last `untold` of them.
+    """
     tuners = Tuners()
     recorder = standin.Recorder(tuners.choice)
     _install(device, recorder)
@@ -161,7 +164,8 @@ def build(path: Path, device: standin.Device, given: Sequence[Sequence[Arg]]) ->
         with tensors.elsewhere("meta"):
             run = load(path).run_kernel
             for arguments in given:
-                called = f"called with {', '.join(map(_shown, arguments))}: " if ends else ""
+                shown = ", ".join(map(_shown, arguments)) if len(ends) < len(given) - untold else "a hidden shape"
+                called = f"called with {shown}: " if ends else ""
                 with tensors.computed() as found:
                     run(**{a["name"]: _stand_in(a) for a in arguments})
                 computed.update(dict.fromkeys(found))
@@ -308,7 +312,9 @@ def main() -> None:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     try:
         made = (
-            describe(path, device, request["dims"]) if "dims" in request else build(path, device, request["arguments"])
+            describe(path, device, request["dims"])
+            if "dims" in request
+            else build(path, device, request["arguments"], request["untold"])
         )
     except Fault as fault:
         made = {"fault": str(fault), "evidence": fault.evidence}

@@ -96,6 +96,7 @@ class BuildSpec:
             are asked for (`sm_90a`) is the backend's business.
         arguments: what a Triton kernel's `run_kernel` is called with, at the timed dims; empty for other backends.
         elsewhere: the same at each of the other dims where it must run: a Triton kernel is compiled for all of them.
+        untold: how many of these, the last ones, no reason may tell.
     """
 
     flags: tuple[str, ...] = ()
@@ -107,6 +108,7 @@ class BuildSpec:
     arch: str = ""
     arguments: tuple[Argument, ...] = ()
     elsewhere: tuple[tuple[Argument, ...], ...] = ()
+    untold: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,12 +21,19 @@ _RAW_WORDS = {"uint8": {"bool", "int8", "float8_e4m3", "float8_e5m2"}, "uint16":
 
 @dataclass(frozen=True, slots=True)
 class TensorRule:
-    """What the task says of one pointer: shape expressions over dims, and optionally dtype, role and init."""
+    """What the task says of one pointer: shape expressions over dims, and the rest as of a `Tensor`."""
 
     shape: tuple[int | str, ...]
     dtype: str | None = None
     role: Role | None = None
     init: Init = "normal"
+    zeroed: bool = False
+    unordered: bool = False
+    ties: str | None = None
+
+    def tensor(self, name: str, shape: tuple[int, ...], dtype: str, role: Role) -> Tensor:
+        """The tensor that it speaks of, at concrete dims."""
+        return Tensor(name, shape, dtype, role, self.init, self.zeroed, self.unordered, self.ties)
 
 
 def evaluate_expression(expression: str | float, dims: Mapping[str, int], what: str) -> float:
@@ -76,7 +83,34 @@ def bind(
         raise TaskError(
             "solve has no output: every pointer is const; make the output non-const or set its role in task.tensors"
         )
+    check_outputs(case)
     return case
+
+
+def check_outputs(case: Case) -> None:
+    """Hold what the task says of outputs against the case. Raises TaskError."""
+    known = {t.name: t for t in case.tensors}
+    for tensor in case.tensors:
+        where = f"task.tensors.{tensor.name}"
+        if tensor.zeroed and tensor.role != "out":
+            raise TaskError(f"{where}.zeroed: its role is `{tensor.role}`; only what is an output alone can be zeroed")
+        if (tensor.unordered or tensor.ties is not None) and tensor.role == "in":
+            raise TaskError(f"{where}: `unordered` and `ties` say how an output is compared, and it is an input")
+        if tensor.ties is None:
+            continue
+        values = known.get(tensor.ties)
+        if values is None or values is tensor:
+            others = _list(n for n in known if n != tensor.name)
+            raise TaskError(f"{where}.ties: `{tensor.ties}` is no other tensor of the kernel; it has {others}")
+        if values.role == "inout" or not values.shape:
+            raise TaskError(f"{where}.ties: `{tensor.ties}` must have an axis and be an input or an output, not both")
+        if tensor.dtype not in INTEGER_RANGES:
+            raise TaskError(f"{where}.ties: it holds {tensor.dtype}, and indices are integers")
+        if tensor.elements % (values.elements // values.shape[-1]):
+            raise TaskError(
+                f"{where}.ties: {list(tensor.shape)} has no whole number of indices for each row of "
+                f"{tensor.ties} {list(values.shape)}"
+            )
 
 
 def convention_used(
@@ -153,7 +187,7 @@ def _tensor(parameter: Parameter, dims: Mapping[str, int], tensors: Mapping[str,
     if elements % lanes:
         raise TaskError(f"{where}.shape: {elements} elements are no whole number of `{parameter.type}`, {lanes} each")
     role: Role = rule.role or ("in" if parameter.const else "out")
-    return Tensor(parameter.name, shape, _element(parameter, rule.dtype), role, rule.init)
+    return rule.tensor(parameter.name, shape, _element(parameter, rule.dtype), role)
 
 
 def _lanes(parameter: Parameter) -> int:

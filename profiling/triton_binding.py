@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from backends.types import Argument
-from profiling.binding import TensorRule, evaluate_expression
+from profiling.binding import TensorRule, check_outputs, evaluate_expression
 from profiling.types import Case, Role, Scalar, TaskError, Tensor
 
 
@@ -35,7 +35,9 @@ def bind_arguments(
     both = sorted(set(scalars) & set(dims))
     if both:
         raise TaskError(f"task.scalars.{both[0]}: it is one of the dims too; give it once")
-    return Case(dict(dims), tuple(_bound(a, dims, (rules or {}).get(a.name), scalars) for a in arguments))
+    case = Case(dict(dims), tuple(_bound(a, dims, (rules or {}).get(a.name), scalars) for a in arguments))
+    check_outputs(case)
+    return case
 
 
 def _bound(
@@ -59,7 +61,7 @@ def _bound(
     role: Role = "out" if argument.output else "in"
     if rule is not None and rule.role is not None:
         role = rule.role
-    return Tensor(argument.name, argument.shape, argument.dtype, role, "normal" if rule is None else rule.init)
+    return (rule or TensorRule(argument.shape)).tensor(argument.name, argument.shape, argument.dtype, role)
 
 
 def _list(names: set[str]) -> str:

@@ -26,13 +26,25 @@ class HarnessFault(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """One pointer argument at concrete dims. `elements` is the product of `shape`."""
+    """One pointer argument at concrete dims. `elements` is the product of `shape`.
+
+    Attributes:
+        name, shape, dtype, role: as the task says.
+        init: how an input is filled.
+        zeroed: an output that holds zeros before every call, not random bytes.
+        unordered: an output whose elements may come in any order along the last axis.
+        ties: of an output of indices, the tensor that they point into along its last axis: an index is right where the
+            value there equals the one at the reference's index.
+    """
 
     name: str
     shape: tuple[int, ...]
     dtype: str
     role: Role
     init: Init = "normal"
+    zeroed: bool = False
+    unordered: bool = False
+    ties: str | None = None
     kind: Literal["tensor"] = "tensor"
 
     @property
@@ -56,10 +68,11 @@ class Scalar:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """The kernel's arguments, in signature order, at one set of dims."""
+    """The kernel's arguments, in signature order, at one set of dims; `secret` dims are told in no reason."""
 
     dims: Mapping[str, int]
     arguments: tuple[Tensor | Scalar, ...]
+    secret: bool = False
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
@@ -86,7 +99,7 @@ class Problem:
         name: the task's name.
         signature: the baseline's; every candidate must have the same.
         timed: the case that is timed (and checked).
-        checks: extra cases for correctness only.
+        checks: extra cases for correctness only; secret ones on declared inputs alone.
         reference: the reference module, or None (then nothing can pass: `unverified`).
         tolerance: `atol` and `rtol`; None takes the reference's, else 1e-4 and 1e-3.
         baseline_factor, eps_factor: of the norm check, whoever gave `atol` and `rtol`.
@@ -152,6 +165,7 @@ class CaseCheck:
         reason: None, or one line: tensor, first wrong index, both values; guard or input damage; crash; timeout.
         max_abs_error: largest elementwise error over the outputs.
         relative_norm_error: largest ||out - ref|| / ||ref|| over the outputs.
+        secret: whether the dims are to be told in no reason.
     """
 
     dims: Mapping[str, int]
@@ -160,6 +174,7 @@ class CaseCheck:
     reason: str | None
     max_abs_error: float | None
     relative_norm_error: float | None
+    secret: bool = False
 
 
 @dataclass(frozen=True, slots=True)

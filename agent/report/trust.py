@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from agent import events as ev
 from agent.events import AnyEvent
@@ -95,6 +95,10 @@ def _claim_rows(state: State, events: Sequence[AnyEvent]) -> list[tuple[str, str
     if checked is not None:
         rows.append(("tolerance", _tolerance(checked)))
         rows.append(("wrong answers it rejects", ", ".join(checked.check.rejected) or fmt.MISSING))
+    hidden = _hidden_shapes(events)
+    if hidden:
+        ended = last(events, ev.RunEnded) is not None
+        rows.append(("hidden shapes", "; ".join(map(_shape, hidden)) if ended else f"{len(hidden)}, told at the end"))
     t = baseline_timing(events)
     if t is not None and any(t.conditions):
         rows.append(("GPU while the baseline was timed", _conditions(t)))
@@ -127,6 +131,15 @@ def _held_back(events: Sequence[AnyEvent]) -> str:
     return f"{samples} samples, {blocks} blocks of comparisons"
 
 
+def _hidden_shapes(events: Sequence[AnyEvent]) -> Sequence[Mapping[str, int]]:
+    drawn = last(events, ev.ShapesDrawn)
+    return () if drawn is None else drawn.shapes
+
+
+def _shape(dims: Mapping[str, int]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in dims.items())
+
+
 def _tolerance(checked: ev.TaskChecked) -> str:
     tolerance = checked.check.tolerance
     return fmt.MISSING if tolerance is None else f"atol {tolerance.atol:g}, rtol {tolerance.rtol:g}"
@@ -152,9 +165,10 @@ def _bullets(state: State, events: Sequence[AnyEvent]) -> tuple[str, ...]:
     found: list[str] = []
     checked = last(events, ev.TaskChecked)
     if checked is not None:
+        secret = _hidden_shapes(events) if last(events, ev.RunEnded) is None else ()
         for dims, reason in checked.check.dropped_checks:
-            case = ", ".join(f"{name}={value}" for name, value in dims.items())
-            found.append(f"Check left out, the baseline itself fails it: {case} ({reason})")
+            case = "a hidden shape" if dims in secret else f"{_shape(dims)} ({reason})"
+            found.append(f"Check left out, the baseline itself fails it: {case}")
     found += [
         f"Profile ({e.profile.source}): {e.profile.note}"
         for e in of_type(events, ev.Profiled)

@@ -186,11 +186,13 @@ class Arena:
             self._memory.close()
 
     def stage(self, slot: int, inputs: Mapping[str, torch.Tensor]) -> None:
-        """Write a call's inputs, poison its outputs, draw new guards, and keep what the call must not change."""
+        """Write a call's inputs, poison or zero its outputs, draw new guards, keep what the call must not change."""
         whole = self._slot(slot)
         self._noise.fill(whole)
         for place in self.layout.places:
-            if place.tensor.role != "out":
+            if place.tensor.zeroed:
+                self._data(slot, place).zero_()
+            elif place.tensor.role != "out":
                 self._data(slot, place).copy_(inputs[place.tensor.name].contiguous().view(-1).view(torch.uint8))
         self._kept[slot] = whole.clone()
 

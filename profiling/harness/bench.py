@@ -113,13 +113,23 @@ def worker_cores(threads: int, device: Device) -> tuple[int, ...]:
         raise TaskError(str(error)) from None
 
 
+def _checking_bytes(layout: Layout) -> int:
+    """What judging one call takes: float64 copies of all there is."""
+    return 4 * 8 * sum(t.elements for t in layout.case.tensors)
+
+
+def has_room(layout: Layout, device: Device) -> bool:
+    """Whether one call and its check take no more than half of what is free."""
+    return 2 * (layout.slot_bytes + _checking_bytes(layout)) <= device.available()
+
+
 def plan_slots(layout: Layout, device: Device) -> int:
     """How many slots an arena gets: two or more where memory allows.
 
     Raises:
         TaskError: not even one call's data, its float64 copies and its outputs fit in memory.
     """
-    copies = 4 * 8 * sum(t.elements for t in layout.case.tensors)
+    copies = _checking_bytes(layout)
     need, have = layout.slot_bytes + copies, device.available()
     if need > have:
         raise TaskError(

@@ -9,20 +9,24 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 
 from profiling.harness.arena import torch_dtype
 from profiling.types import Case, TaskError, Tensor
 
-Distribution = Literal["declared", "normal", "uniform", "heavy-tailed", "spike", "constant rows"]
-CHECKED: tuple[Distribution, ...] = ("declared", "normal", "uniform", "heavy-tailed", "spike", "constant rows")
+Distribution = Literal["declared", "normal", "uniform", "heavy-tailed", "spike", "constant rows", "denormal"]
+CHECKED: tuple[Distribution, ...] = get_args(Distribution)
 _POOL = 1 << 21
 _INTEGERS = 100
 # Of nearly one size: how many small numbers a float32 sum loses beside a large one depends on it exponentially, in a
 # softmax, and a kernel is held to the errors that the baseline made on other draws.
 _SPIKE = (15.0, 16.0)
+# Subnormal numbers lie in a stretch of at most this many elements: some processors take a hundred cycles over each.
+_STRETCH = 4096
+# Of the smallest normal number: not so small that its reciprocal overflows.
+_SUBNORMAL = (0.26, 0.96)
 
 Given = Callable[[int, Mapping[str, int]], Mapping[str, torch.Tensor]]
 
@@ -83,7 +87,10 @@ class InputMaker:
         non_negative = tensor.init == "uniform"
         kind = tensor.init if distribution == "declared" else distribution
         values = self._values(tensor, kind, rng)
-        return (values.abs_() if non_negative else values).to(dtype).view(tensor.shape)
+        made = (values.abs_() if non_negative else values).to(dtype)
+        if kind == "denormal":
+            self._make_subnormal(made, rng)
+        return made.view(tensor.shape)
 
     def _values(self, tensor: Tensor, kind: str, rng: random.Random) -> torch.Tensor:
         n = tensor.elements
@@ -101,6 +108,19 @@ class InputMaker:
             rows = values.abs_().view(-1, tensor.shape[-1])
             rows.copy_(rows[:, :1].clone().expand_as(rows))
         return values
+
+    def _make_subnormal(self, flat: torch.Tensor, rng: random.Random) -> None:
+        """About half of a stretch of the numbers become subnormal in their own type, and keep their signs."""
+        n = min(flat.numel(), _STRETCH)
+        start = rng.randrange(flat.numel() - n + 1)
+        stretch = flat[start : start + n]
+        wide = stretch.to(torch.float64)
+        low, high = _SUBNORMAL
+        sizes = (low + (high - low) * self._pools.uniform(n, rng).to(torch.float64)) * torch.finfo(
+            flat.dtype
+        ).smallest_normal
+        tiny = torch.where(wide < 0, -sizes, sizes)
+        stretch.copy_(torch.where(self._pools.uniform(n, rng) > 0.45, tiny, wide))
 
 
 class Pools:

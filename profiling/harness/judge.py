@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import torch
 
 from profiling.harness.arena import index_of, torch_dtype
+from profiling.harness.order import Form, comparable
 from profiling.harness.reference import widened
 from profiling.types import Case, Tensor, Tolerance
 
@@ -60,13 +61,14 @@ def judge(
 ) -> Judgement:
     """Compare a call's outputs with the reference's.
 
-    Integers must be equal. Floats need the same NaN and infinity masks, `|out - ref| <= atol + rtol*|ref|` for every
-    element, and a relative norm error of at most `max(baseline_factor * baseline's, eps_factor * eps of the type)`.
+    Integers must be equal, up to the order and the ties that the task leaves open. Floats need the same NaN and
+    infinity masks, `|out - ref| <= atol + rtol*|ref|` for every element, and a relative norm error of at most
+    `max(baseline_factor * baseline's, eps_factor * eps of the type)`.
 
     Args:
         case: which tensors are outputs.
         outputs: in the declared types.
-        expected: floats in float64.
+        expected: floats in float64; the inputs that a tensor's `ties` name stand beside the outputs.
         tolerance: the bounds.
         baseline: how exact it is here, by output; None leaves the norm unbounded.
     """
@@ -77,13 +79,18 @@ def judge(
         if tensor.role == "in":
             continue
         name = tensor.name
-        sums = _compare(outputs[name], expected[name], tolerance)
+        form = comparable(case, tensor, outputs[name], expected, tolerance)
+        if isinstance(form, str):
+            worst, relative, norms[name] = math.inf, math.inf, (math.inf, 0.0)
+            reason = reason or form
+            continue
+        sums = _compare(form.output, form.expected, form.tolerance)
         norms[name] = math.sqrt(sums.error), math.sqrt(sums.norm)
         known = baseline[name] if baseline is not None else None
         error = relative_error(*norms[name], known.scale if known else 0.0)
         worst, relative = max(worst, sums.worst), max(relative, error)
         if reason is None and sums.first is not None:
-            reason = _where(tensor, outputs[name], expected[name], sums.first, tolerance)
+            reason = _where(tensor, form, sums.first)
         elif reason is None and known is not None and torch_dtype(tensor.dtype).is_floating_point:
             reason = _inexact(tensor, error, known, tolerance)
     return Judgement(reason, _finite(worst), _finite(relative), norms)
@@ -152,14 +159,14 @@ def _integers(piece: torch.Tensor, ref: torch.Tensor, sums: _Sums) -> torch.Tens
     return bad
 
 
-def _where(tensor: Tensor, output: torch.Tensor, expected: torch.Tensor, at: int, tolerance: Tolerance) -> str:
+def _where(tensor: Tensor, form: Form, at: int) -> str:
     index = ",".join(str(i) for i in index_of(at, tensor.shape))
-    got, want = output.reshape(-1)[at].item(), expected.reshape(-1)[at].item()
-    if not torch_dtype(tensor.dtype).is_floating_point:
-        return f"{tensor.name}[{index}] is {got}, expected {want}"
-    allowed = tolerance.atol + tolerance.rtol * abs(want)
+    got, want = form.output.reshape(-1)[at].item(), form.expected.reshape(-1)[at].item()
+    if not form.output.dtype.is_floating_point:
+        return f"{tensor.name}[{index}] is {got}, expected {want}{form.note}"
+    allowed = form.tolerance.atol + form.tolerance.rtol * abs(want)
     off = f"off by {abs(got - want):.3g}, allowed {allowed:.3g}"
-    return f"{tensor.name}[{index}] is {got:.9g}, expected {want:.9g} ({off})"
+    return f"{tensor.name}[{index}] is {got:.9g}, expected {want:.9g} ({off}){form.note}"
 
 
 def _finite(value: float) -> float | None:

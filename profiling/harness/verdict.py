@@ -49,6 +49,8 @@ def evaluation(found: Evaluated, settings: MeasureSettings, *, verified: bool, t
 def _failure_reason(check: CaseCheck, timed: Mapping[str, int]) -> str:
     if check.distribution == "timed":
         return check.reason or "wrong"
+    if check.secret:
+        return f"{check.reason} ({check.distribution} inputs, a hidden shape)"
     if dict(check.dims) == dict(timed):
         return f"{check.reason} ({check.distribution} inputs, the timed dims)"
     dims = ", ".join(f"{name}={value}" for name, value in check.dims.items())

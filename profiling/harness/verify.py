@@ -24,6 +24,11 @@ def key(case: Case, distribution: Distribution) -> Key:
     return tuple(sorted(case.dims.items())), distribution
 
 
+def distributions(case: Case) -> Sequence[Distribution]:
+    """What a kernel is given at a case: of secret ones there are several, and each is one call."""
+    return ("declared",) if case.secret else CHECKED
+
+
 @dataclass(slots=True)
 class Verifier:
     """Judges calls against the reference, once their worker is dead.
@@ -41,10 +46,12 @@ class Verifier:
     judge_s: float = 0.0
 
     def expected(self, case: Case, draw: Draw) -> dict[str, torch.Tensor]:
-        """The reference's outputs. Raises TaskError."""
+        """The reference's outputs, and the inputs that indices among them point into. Raises TaskError."""
         if self.rig.reference is None:
             raise TaskError("the task has no reference")
-        return self.rig.reference.compute(case, self.rig.inputs(case).make(draw))
+        inputs = self.rig.inputs(case).make(draw)
+        outputs = self.rig.reference.compute(case, inputs)
+        return {**{t.ties: inputs[t.ties] for t in case.tensors if t.ties in inputs}, **outputs}
 
     def start(self, artifact: Path, cases: Sequence[Case]) -> Bench | None:
         """A worker for `verify`, which starts while something else is looked at; None where there is nothing to do."""
@@ -52,7 +59,7 @@ class Verifier:
         return self._worker(artifact, jobs) if jobs else None
 
     def _jobs(self, cases: Sequence[Case]) -> list[Job]:
-        return [(case, d) for case in cases for d in CHECKED if key(case, d) not in self.dropped]
+        return [(case, d) for case in cases for d in distributions(case) if key(case, d) not in self.dropped]
 
     def verify(self, artifact: Path, cases: Sequence[Case], started: Bench | None = None) -> list[CaseCheck]:
         """One call per case and distribution, each judged once its worker is dead; a crash ends it all.
@@ -71,7 +78,7 @@ class Verifier:
                 checks.append(_check(case, distribution, self.judgement(case, record)))
             if failure is not None:
                 case, distribution = jobs[len(records)]
-                checks.append(CaseCheck(case.dims, distribution, False, failure, None, None))
+                checks.append(_check(case, distribution, Judgement(failure, None, None)))
                 break
             jobs = jobs[len(records) :]
         return checks
@@ -153,7 +160,8 @@ def described(error: CandidateFailure) -> str:
 
 
 def _check(case: Case, distribution: str, result: Judgement) -> CaseCheck:
-    return CaseCheck(case.dims, distribution, result.reason is None, result.reason, *_errors(result))
+    passed = result.reason is None
+    return CaseCheck(case.dims, distribution, passed, result.reason, *_errors(result), secret=case.secret)
 
 
 def _errors(result: Judgement) -> tuple[float | None, float | None]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +17,7 @@ from profiling.binding import TensorRule, bind
 from profiling.gpu_device import GpuFacts, find_gpu
 from profiling.harness.harness import Harness
 from profiling.types import Comparison, Evaluation, Limits, MeasureSettings, Problem, Tolerance
+from tests.leftovers import still_running
 
 pytestmark = pytest.mark.gpu
 
@@ -61,6 +64,52 @@ BROKEN = {
     "reads the host's memory": (kernel("float v = x[0]; y[0] = v;"), "SIGSEGV"),
     "does nothing": (kernel(""), "expected"),
     "half of the work": (kernel("saxpy<<<(n / 2 + 255) / 256, 256>>>(x, y, a, n / 2);"), "expected"),
+}
+
+
+SIDE = "static cudaStream_t side; if (!side) cudaStreamCreateWithFlags(&side, cudaStreamNonBlocking); "
+LATE = "__global__ void late() { for (int i = 0; i < 100; i++) __nanosleep(10000); __trap(); }"
+# What a candidate may do to the device beyond a wrong answer, and patterns of the reason.
+FAULTS = {
+    "a device reset": (kernel(f"{LAUNCH} cudaDeviceReset();"), "CUDA error|crashed|ended its process"),
+    "a device reset in the middle": (kernel(f"cudaDeviceReset(); {LAUNCH}"), "CUDA error|crashed|expected|ended"),
+    "a late fault on a side stream": (kernel(f"{LAUNCH} {SIDE} late<<<1, 1, 0, side>>>();", LATE), "CUDA error"),
+    "a fault in a host callback": (
+        kernel(
+            f"{LAUNCH} cudaLaunchHostFunc(0, fall, nullptr);",
+            "static void fall(void*) { *(volatile int*)nullptr = 1; }",
+        ),
+        "crashed: SIGSEGV",
+    ),
+    "a callback that never ends": (
+        kernel(
+            f"{LAUNCH} cudaLaunchHostFunc(0, stay, nullptr);",
+            "static void stay(void*) { for (volatile int i = 0;;) i = 0; }",
+        ),
+        "exceeded its time limit",
+    ),
+    "a thread that faults the device later": (
+        kernel(
+            f"{LAUNCH} static bool started; if (!started) std::thread(later).detach(); started = true;",
+            "#include <thread>\n#include <unistd.h>\n__global__ void trap() { __trap(); }\n"
+            "static void later() { usleep(1000); trap<<<1, 1>>>(); }",
+        ),
+        "CUDA error|crashed",
+    ),
+    "a flood of device printf": (
+        kernel(
+            f"{LAUNCH} say<<<512, 256>>>();",
+            '#include <cstdio>\n__global__ void say() { printf("%100d\\n", (int)threadIdx.x); }',
+        ),
+        "printed more than 1 MiB",
+    ),
+    "a heap of the device's own": (
+        kernel(
+            f"{LAUNCH} hold<<<1024, 256>>>();",
+            "__global__ void hold() { for (;;) if (!malloc(1 << 20)) { __trap(); } }",
+        ),
+        "CUDA error",
+    ),
 }
 
 
@@ -134,6 +183,77 @@ def test_a_broken_kernel_fails_with_the_reason_and_the_next_is_unaffected(lab: L
     assert found.verdict == "fail", found
     assert reason in (found.reason or "")
     passed(lab.harness.evaluate(lab.honest))
+
+
+@pytest.mark.parametrize("what", FAULTS)
+def test_a_fault_on_the_device_fails_its_candidate_alone_and_leaves_nothing(lab: Lab, what: str) -> None:
+    source, reason = FAULTS[what]
+    candidate = lab.build(source, what.replace(" ", "-"))
+    before = sorted(lab.folder.rglob("*"))
+    found = lab.harness.evaluate(candidate)
+    assert found.verdict == "fail", found
+    assert re.search(reason, found.reason or ""), found.reason
+    assert still_running(lab.folder) == []
+    assert sorted(lab.folder.rglob("*")) == before
+    passed(lab.harness.evaluate(lab.honest))
+
+
+ATOMIC = """#include <cuda_runtime.h>
+__global__ void add(const float* x, float* y, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) atomicAdd(&y[i % 64], x[i]);
+}
+extern "C" void solve(const float* x, float* y, int n) {
+    CLEAR
+    add<<<(n + 255) / 256, 256>>>(x, y, n);
+}
+"""
+SUMS = "def reference(x, y, n):\n    return x.view(-1, 64).sum(dim=0)\n"
+
+
+@pytest.mark.parametrize("zeroed", [True, False])
+def test_atomics_may_add_into_an_output_that_the_task_zeroes_and_into_no_other(tmp_path: Path, zeroed: bool) -> None:
+    gpu = find_gpu(0)
+    signature_of = ATOMIC.replace("CLEAR", "cudaMemsetAsync(y, 0, 64 * sizeof(float));")
+    rules = {"x": TensorRule(("n",)), "y": TensorRule((64,), zeroed=zeroed)}
+    (tmp_path / "kernel.cu").write_text(signature_of)
+    (tmp_path / "reference.py").write_text(SUMS)
+    signature = get_backend("cuda").signature(tmp_path / "kernel.cu", BuildSpec(arch=gpu.arch))
+    case = bind(signature, {"n": 64 * 1000}, rules, {})
+    task = Problem(
+        "sums", signature, case, (), tmp_path / "reference.py", Tolerance(1e-3, 1e-3), backend="cuda", gpu=gpu.uuid
+    )
+    with open_lab(task, tmp_path) as harness:
+        clears = build(signature_of, tmp_path, "clears", gpu)
+        harness.check_task(clears)
+        passed(harness.evaluate(clears))
+        found = harness.evaluate(build(ATOMIC.replace("CLEAR", ""), tmp_path, "adds", gpu))
+        assert (found.verdict, found.reason) == ("pass", None) if zeroed else found.verdict == "fail"
+
+
+def test_a_hidden_shape_is_checked_and_not_told_and_costs_little(tmp_path: Path) -> None:
+    gpu = find_gpu(0)
+    known = problem(kernel(LAUNCH), tmp_path, gpu, REFERENCE)
+    hidden = [
+        replace(bind(known.signature, {"n": n}, None, {"a": 1.5}), secret=True) for n in (65537, 3, (1 << 22) + 4096)
+    ]
+    task = replace(known, checks=(*known.checks, *hidden))
+    spent = {}
+    for name, tried in (("known", known), ("hidden", task)):
+        with open_lab(tried, tmp_path) as harness:
+            honest = build(kernel(LAUNCH), tmp_path, "honest", gpu)
+            assert harness.check_task(honest).dropped_checks == ()
+            passed(harness.evaluate(honest))
+            start = time.perf_counter()
+            for _ in range(5):
+                passed(harness.evaluate(honest))
+            spent[name] = (time.perf_counter() - start) / 5
+            if tried is task:
+                made_for = kernel(LAUNCH.replace("n);", "n - (n == 65537));"))
+                found = harness.evaluate(build(made_for, tmp_path, "made_for", gpu))
+                assert found.verdict == "fail"
+                assert (found.reason or "").endswith("(declared inputs, a hidden shape)")
+    print(f"one evaluation: {spent['known']:.3f} s, with three hidden shapes {spent['hidden']:.3f} s")
 
 
 def test_work_on_a_stream_of_its_own_counts(lab: Lab) -> None:

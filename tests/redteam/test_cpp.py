@@ -17,6 +17,7 @@ import pytest
 from profiling.harness.harness import Harness
 from profiling.types import Limits, MeasureSettings
 from tests.kernels import GEMM_NAIVE, compile_kernel, gemm_problem
+from tests.leftovers import still_running
 
 _CHEATS = sorted(p.name for p in (Path(__file__).parent / "cpp").iterdir() if (p / "exploit.cpp").exists())
 
@@ -49,6 +50,7 @@ def test_a_cheat_is_rejected_for_its_reason(lab: Lab, cheat: str) -> None:
     assert found.verdict in ("fail", "suspect"), found
     assert found.reason is not None
     assert re.search(expected.group(1), found.reason), found.reason
+    assert still_running(lab.folder) == []
 
 
 @pytest.mark.parametrize("cheat", _CHEATS)

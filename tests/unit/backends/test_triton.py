@@ -324,6 +324,14 @@ def test_a_candidate_that_cannot_be_built_is_told_why_in_a_line(
     assert said in rejected(source, replace(SOFTMAX, elsewhere=(one,)), cache).reason
 
 
+def test_a_candidate_that_fails_at_a_hidden_shape_is_not_told_which(tmp_path: Path, cache: Path) -> None:
+    source = write(tmp_path, f"{COPY}\n\ndef run_kernel(x, y, rows, cols):\n    assert rows == 4096\n")
+    one = (replace(X, shape=(1, 1000)), replace(Y, shape=(1, 1000)), replace(ROWS, value=1), COLS)
+    found = rejected(source, replace(SOFTMAX, elsewhere=(one,), untold=1), cache)
+    assert found.reason.startswith("called with a hidden shape: kernel.py:")
+    assert "1000" not in found.reason
+
+
 def test_a_kernel_that_builds_without_end_is_stopped(tmp_path: Path, cache: Path) -> None:
     """One endless loop at module level must not cost the night."""
     source = write(tmp_path, "while True:\n    pass\ndef run_kernel(**_): pass\n")

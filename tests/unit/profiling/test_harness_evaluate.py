@@ -49,6 +49,7 @@ def test_a_right_kernel_passes_with_its_time_by_two_clocks(lab: Lab) -> None:
         "heavy-tailed",
         "spike",
         "constant rows",
+        "denormal",
         "timed",
     }
     assert found.timing is not None

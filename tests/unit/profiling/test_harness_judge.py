@@ -97,6 +97,20 @@ def test_no_two_calls_see_the_same_inputs_and_one_draw_makes_them_again() -> Non
     assert torch.equal(rows, rows[:, :1].expand_as(rows))
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16", "float8_e5m2"])
+def test_subnormal_numbers_of_a_tensors_own_type_stand_among_normal_ones(dtype: str) -> None:
+    """A kernel that flushes them divides by zero where the baseline does not."""
+    case = Case({}, (Tensor("x", (30, 40), dtype, "in"), Tensor("u", (1200,), dtype, "in", "uniform")))
+    made = InputMaker(case, None, Pools(random.Random(1))).make(Draw(5, "denormal"))
+    for name, x in made.items():
+        wide = x.to(torch.float64).abs()
+        small = wide < torch.finfo(x.dtype).smallest_normal
+        assert 0.3 < float(small.to(torch.float64).mean()) < 0.7, name
+        assert bool((wide > 0).all())
+    assert bool((made["u"].to(torch.float64) > 0).all())
+    assert bool((made["x"].to(torch.float64) < 0).any())
+
+
 def test_guards_begin_with_the_first_byte_after_a_tensor_and_inputs_are_watched(tmp_path: Path) -> None:
     case = Case({}, (Tensor("x", (7,), "float32", "in"), Tensor("y", (7,), "float32", "out")))
     layout = Layout.of(case)
