@@ -6,6 +6,7 @@ from agent.artefacts import write_json, write_text
 from agent.events import ChampionDecided
 from agent.paths import iteration_folder
 from agent.run import Kernel, Run
+from agent.stages.sanitizing import sanitize
 from backends.types import Rejected
 from profiling.types import Comparison
 
@@ -13,9 +14,18 @@ from profiling.types import Comparison
 def challenge(
     run: Run, iteration: int, champion: Kernel, best: Kernel
 ) -> tuple[ChampionDecided, Comparison | Rejected]:
-    """An interleaved A/B of best and champion: only an interval that clears the noise replaces the best kernel."""
+    """An interleaved A/B of best and champion: only an interval that clears the noise replaces the best kernel.
+
+    One that does is held to the sanitizers first. What they reject has no comparison that counts.
+    """
     comparison = run.compare(iteration, "champion", (best.label, best.built), (champion.label, champion.built))
+    folder = iteration_folder(run.folder, iteration)
+    write_text(folder / run.kernel_file, champion.source)
+    write_json(folder / "bench.json", comparison)
     accepted, reason = accepts(comparison, run.smallest_gain)
+    unsound = sanitize(run, iteration, champion, folder / run.kernel_file) if accepted else None
+    if unsound is not None:
+        accepted, reason, comparison = False, f"{unsound.reason}; by its times it had won: {reason}", unsound
     key = run.key(iteration, "decision")
     decided = run.journal.once(
         ChampionDecided,
@@ -24,9 +34,6 @@ def challenge(
             key=key, iteration=iteration, branch=champion.label.rpartition("/")[2], accepted=accepted, reason=reason
         ),
     )
-    folder = iteration_folder(run.folder, iteration)
-    write_text(folder / run.kernel_file, champion.source)
-    write_json(folder / "bench.json", comparison)
     return decided, comparison
 
 
