@@ -94,9 +94,8 @@ class Sanitizers:
         ):
             staged = {case: self.harness.stage_apart(case) for case in cases}
 
-            def run(job: tuple[Tool, int | None]) -> tuple[Tool, Outcome]:
-                tool, case = job
-                place = Path(folder, f"{tool}-{case}")
+            def run(number: int, tool: Tool, case: int | None) -> tuple[Tool, Outcome]:
+                place = Path(folder, f"{number}")
                 place.mkdir()
                 command = self.harness.profiled_command(built.artifact, staged[case])
                 return tool, gpu.run(
@@ -107,9 +106,11 @@ class Sanitizers:
                     folder=place,
                     environment=environment,
                     timeout_s=timeout_s,
+                    number=number,
                 )
 
-            return report(pool.map(run, [(tool, case) for tool in GPU_TOOLS for case in cases]))
+            jobs = [(tool, case) for tool in GPU_TOOLS for case in cases]
+            return report(pool.map(run, range(len(jobs)), *zip(*jobs, strict=True)))
 
     @property
     def _names(self) -> tuple[str, ...]:

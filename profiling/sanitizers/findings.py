@@ -83,12 +83,13 @@ def report(outcomes: Iterable[tuple[Tool, Outcome]]) -> SanitizerReport:
 
 
 def merge(findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    """Equal ones as one, counted; bounded in number and length."""
-    counted: dict[Finding, int] = {}
-    for f in findings:
-        alike = replace(f, message=one_line(f.message), kind=one_line(f.kind), count=1)
-        counted[alike] = counted.get(alike, 0) + f.count
-    return tuple(replace(f, count=n) for f, n in counted.items())[:_MOST_FINDINGS]
+    """One of a kind and place, counted, in the words of the first; bounded in number and length."""
+    first: dict[tuple[str, ...], Finding] = {}
+    for found in findings:
+        f = replace(found, message=one_line(found.message), kind=one_line(found.kind))
+        same = (f.tool, f.kind, f.where or f.message)
+        first[same] = replace(first[same], count=first[same].count + f.count) if same in first else f
+    return tuple(first.values())[:_MOST_FINDINGS]
 
 
 def one_line(text: str) -> str:
