@@ -112,7 +112,7 @@ def _sanitizer_rows(events: Sequence[AnyEvent]) -> list[tuple[str, str]]:
             [f"unavailable: {', '.join(u.tool for u in event.report.unavailable)}"] if event.report.unavailable else []
         )
         rows.append((f"sanitizers, {event.kernel}", "; ".join(parts)))
-    return rows
+    return rows or [("sanitizers", "no kernel ran under them")]
 
 
 def _tolerance(checked: ev.TaskChecked) -> str:

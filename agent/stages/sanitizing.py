@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from agent.artefacts import write_json
-from agent.events import Sanitized, TaskChecked
+from agent.events import ChampionDecided, Sanitized, TaskChecked
 from agent.paths import iteration_folder
 from agent.run import Kernel, Run
 from backends.types import Built, Rejected
@@ -22,10 +22,12 @@ def sanitize(run: Run, iteration: int, champion: Kernel, source: Path) -> Reject
         champion: what would replace the best kernel.
         source: its file.
     """
-    if not run.task.config.measure.sanitize:
-        return None
+    key = run.key(iteration, "sanitized")
+    decided = run.journal.find(ChampionDecided, run.key(iteration, "decision")) is not None
+    if not run.task.config.measure.sanitize or (decided and run.journal.find(Sanitized, key) is None):
+        return None  # what was decided without them stands
     baseline = _of_baseline(run)
-    found = _once(run, run.key(iteration, "sanitized"), iteration, champion.label, source, champion.built)
+    found = _once(run, key, iteration, champion.label, source, champion.built)
     write_json(iteration_folder(run.folder, iteration) / "sanitizers.json", found)
     return verdict(found, baseline)
 

@@ -418,7 +418,9 @@ int call() {
         fprintf(stderr, "%s\n", why);
         return 1;
     }
-    return call_slot(0, {}).code == 0 ? 0 : 1;
+    const int code = call_slot(0, {}).code == 0 ? 0 : 1;
+    if (task.setup.apart) _exit(code);  // as a worker ends: a pool of threads that is still there is no fault
+    return code;
 }
 
 // Puts what `call` reads at the descriptors where it looks, in descriptors that no user id may be refused.

@@ -28,7 +28,8 @@ _COMMON = f"exitcode={_FOUND}:symbolize=0:color=never:allocator_may_return_null=
 # A wide zone around each allocation, so that a stride past its end is caught too. Leaks are no fault of one call.
 _OPTIONS = {
     "address": {"ASAN_OPTIONS": f"{_COMMON}:redzone=1024:detect_leaks=0"},
-    "thread": {"TSAN_OPTIONS": f"{_COMMON}:report_signal_unsafe=0"},
+    # A pool of threads may outlive the call.
+    "thread": {"TSAN_OPTIONS": f"{_COMMON}:report_signal_unsafe=0:report_thread_leaks=0:atexit_sleep_ms=0"},
 }
 # Reads that nothing depends on are gone at -O3; the lines of a report are right at -O1.
 _BUILD = ("-O1", "-g", "-fno-omit-frame-pointer")

@@ -1,4 +1,4 @@
-"""compute-sanitizer over real kernels on a real GPU, as in runs: each fault is found by the tool that is meant for it."""
+"""compute-sanitizer over real kernels on a real GPU, as in runs: each fault is found by the tool meant for it."""
 
 from __future__ import annotations
 

@@ -40,6 +40,10 @@ SHARES = gemm(
     "std::thread a(count, 0), b(count, 1); a.join(), b.join();",
     "thread",
 )
+POOLS = gemm(
+    "static std::thread waits([] { for (;;) std::this_thread::sleep_for(std::chrono::hours(1)); });",
+    "thread",
+)
 OPEN_MP = GEMM_FAST.replace(
     "for (int i = 0; i < M; i++)", '_Pragma("omp parallel for num_threads(2)")\n    for (int i = 0; i < M; i++)'
 )
@@ -92,8 +96,9 @@ def test_a_race_of_two_threads_is_found_with_both_its_lines(bed: Bed) -> None:
     assert race.message.count("kernel.cpp:4") == 2
 
 
-def test_threads_that_share_nothing_are_clean(bed: Bed) -> None:
-    assert bed.check(SHARES) == SanitizerReport(("address", "thread"), (), ())
+@pytest.mark.parametrize("source", [SHARES, POOLS])
+def test_threads_that_share_nothing_and_threads_that_stay_are_clean(bed: Bed, source: str) -> None:
+    assert bed.check(source) == SanitizerReport(("address", "thread"), (), ())
 
 
 def test_a_kernel_of_openmp_runs_under_both(bed: Bed) -> None:
