@@ -38,7 +38,7 @@ KILLS: tuple[str, ...] = (
     "branch_written",
     "evaluated iter1/b0",
 )
-KILLS += ("champion_decided", "ablation_built", "attributed", "remembered", "iteration_ended")
+KILLS += ("sanitized", "champion_decided", "ablation_built", "attributed", "remembered", "iteration_ended")
 
 
 def test_a_run_killed_again_and_again_ends_in_the_same_place(tmp_path: Path) -> None:
@@ -61,7 +61,16 @@ def test_a_run_killed_again_and_again_ends_in_the_same_place(tmp_path: Path) -> 
     log = [json.loads(line) for line in (tmp_path / "runs/latest/events.jsonl").read_text().splitlines()]
     replies = Counter(e["key"] for e in log if e["type"] == "reply_received")
     assert replies == dict.fromkeys(ANSWERS, 1)
-    measured = ("task_checked", "aa_measured", "evaluated", "profiled", "compared", "attributed", "remembered")
+    measured = (
+        "task_checked",
+        "aa_measured",
+        "evaluated",
+        "profiled",
+        "compared",
+        "sanitized",
+        "attributed",
+        "remembered",
+    )
     twice = [k for k, n in Counter((e["type"], e["key"]) for e in log if e["type"] in measured).items() if n > 1]
     assert twice == []
     assert len([e for e in log if e["type"] == "session_started"]) > len(KILLS) // 2
