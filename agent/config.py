@@ -180,6 +180,7 @@ class MeasureSection(Section):
     call_timeout_s: Positive = 30.0
     memory_gib: Positive | None = None
     require_sandbox: bool = False
+    sanitize: bool = True
 
 
 class MemorySection(Section):

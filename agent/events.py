@@ -12,6 +12,7 @@ from agent.plan import Plan
 from backends.types import Rejected
 from memory.types import Recall
 from profiling.environment import Environment
+from profiling.sanitizers.findings import SanitizerReport
 from profiling.types import (
     Axis,
     Ceilings,
@@ -216,6 +217,15 @@ class Compared(Event):
     outcome: Annotated[Comparison | Rejected, Field(discriminator="kind")]
 
 
+class Sanitized(Event):
+    """A kernel ran under the sanitizers, once. `key`: `sanitized/baseline`, `iter1/sanitized`."""
+
+    type: Literal["sanitized"] = "sanitized"
+    iteration: int
+    kernel: str
+    report: SanitizerReport
+
+
 class ChampionDecided(Event):
     """The iteration's fastest correct branch, and whether it replaced the best kernel."""
 
@@ -341,6 +351,7 @@ AnyEvent = Annotated[
     | PlanDecided
     | BranchWritten
     | Compared
+    | Sanitized
     | ChampionDecided
     | MachineCodeChecked
     | AblationBuilt

@@ -64,11 +64,11 @@ def iterate(run: Run, iteration: int, baseline: Kernel) -> None:
     presence = check_machine_code(run, iteration, plan, base, champion)
     variants = build_ablations(run, iteration, plan, champion) if run.search.ablate else {}
     trial = hold_trial(run, iteration, base, champion, variants)
-    decision = decide(run, iteration, champion, trial.champion)
+    decision, comparison = decide(run, iteration, champion, trial.champion)
     if decision.accepted:
         run.best = champion
         profile_champion(run, iteration, champion)
         measure_noise(run, iteration, champion)
-    attributed = attribute_champion(run, iteration, plan, presence, trial.ablations, trial.champion)
-    remember_attempt(run, iteration, plan, trial.champion, attributed, trial.ablations)
+    attributed = attribute_champion(run, iteration, plan, presence, trial.ablations, comparison)
+    remember_attempt(run, iteration, plan, comparison, attributed, trial.ablations)
     end_iteration(run, iteration, "accepted" if decision.accepted else "not-accepted", decision.reason)

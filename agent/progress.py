@@ -281,6 +281,9 @@ def _describe_measuring(event: AnyEvent) -> str:
         if not (_is_final(event) or name_of(event).endswith("/champion")):
             return ""
         return f"{what}: {c.reason if isinstance(c, Rejected) else fmt.speedup(c.speedup, c.low, c.high)}"
+    if isinstance(event, ev.Sanitized):
+        found, clean = "; ".join(map(str, event.report.findings)), ", ".join(event.report.clean)
+        return f"{event.kernel} under sanitizers: {found or f'clean ({clean})' if found or clean else 'no tool ran'}"
     if isinstance(event, ev.ChampionDecided):
         return f"iter {event.iteration} {event.branch} {'accepted' if event.accepted else 'kept out'}: {event.reason}"
     if isinstance(event, ev.MachineCodeChecked):

@@ -230,7 +230,7 @@ def _gpu_tool_shortfalls(versions: Mapping[str, str | None]) -> list[Shortfall]:
         what = "no cuobjdump: methods cannot be found in the machine code"
         found.append(Shortfall(what, "install a CUDA toolkit, or `pip install nvidia-cuda-cuobjdump`"))
     if versions.get("compute-sanitizer") is None:
-        what = "no compute-sanitizer: races and bad accesses are found by their results alone"
+        what = "no compute-sanitizer: champions are accepted without it; races and bad accesses show by results alone"
         found.append(Shortfall(what, "install a CUDA toolkit (Debian, Ubuntu: apt install cuda-sanitizer-13-0)"))
     return found
 

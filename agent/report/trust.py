@@ -86,6 +86,7 @@ def _claim_rows(state: State, events: Sequence[AnyEvent]) -> list[tuple[str, str
     spreads = [fmt.percent(e.spread) for e in of_type(events, ev.AaMeasured)]
     checked = last(events, ev.TaskChecked)
     rows = [
+        *_sanitizer_rows(events),
         ("least gain that counts", fmt.percent(max(state.noise, state.aa_spread or 0.0))),
         ("noise setting", fmt.percent(state.noise)),
         ("A/A spread", ", then ".join(spreads) or fmt.MISSING),
@@ -138,6 +139,19 @@ def _hidden_shapes(events: Sequence[AnyEvent]) -> Sequence[Mapping[str, int]]:
 
 def _shape(dims: Mapping[str, int]) -> str:
     return ", ".join(f"{name}={value}" for name, value in dims.items())
+
+
+def _sanitizer_rows(events: Sequence[AnyEvent]) -> list[tuple[str, str]]:
+    """What each kernel that ran under sanitizers showed; a tool that is not named did not run."""
+    rows = []
+    for event in of_type(events, ev.Sanitized):
+        parts = [f"clean: {', '.join(event.report.clean)}"] if event.report.clean else []
+        parts += map(str, event.report.findings)
+        parts += (
+            [f"unavailable: {', '.join(u.tool for u in event.report.unavailable)}"] if event.report.unavailable else []
+        )
+        rows.append((f"sanitizers, {event.kernel}", "; ".join(parts)))
+    return rows or [("sanitizers", "no kernel ran under them")]
 
 
 def _tolerance(checked: ev.TaskChecked) -> str:

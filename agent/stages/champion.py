@@ -6,13 +6,25 @@ from agent.artefacts import write_json, write_text
 from agent.events import ChampionDecided
 from agent.paths import iteration_folder
 from agent.run import Kernel, Run
+from agent.stages.sanitizing import sanitize
 from backends.types import Rejected
 from profiling.types import Comparison
 
 
-def decide(run: Run, iteration: int, champion: Kernel, comparison: Comparison | Rejected) -> ChampionDecided:
-    """Only an interleaved A/B of best and champion whose interval clears the noise replaces the best kernel."""
+def decide(
+    run: Run, iteration: int, champion: Kernel, comparison: Comparison | Rejected
+) -> tuple[ChampionDecided, Comparison | Rejected]:
+    """Only an interleaved A/B of best and champion whose interval clears the noise replaces the best kernel.
+
+    One that does is held to the sanitizers first. What they reject has no comparison that counts.
+    """
+    folder = iteration_folder(run.folder, iteration)
+    write_text(folder / run.kernel_file, champion.source)
+    write_json(folder / "bench.json", comparison)
     accepted, reason = accepts(comparison, run.smallest_gain)
+    unsound = sanitize(run, iteration, champion, folder / run.kernel_file) if accepted else None
+    if unsound is not None:
+        accepted, reason, comparison = False, f"{unsound.reason}; by its times it had won: {reason}", unsound
     key = run.key(iteration, "decision")
     decided = run.journal.once(
         ChampionDecided,
@@ -21,10 +33,7 @@ def decide(run: Run, iteration: int, champion: Kernel, comparison: Comparison | 
             key=key, iteration=iteration, branch=champion.label.rpartition("/")[2], accepted=accepted, reason=reason
         ),
     )
-    folder = iteration_folder(run.folder, iteration)
-    write_text(folder / run.kernel_file, champion.source)
-    write_json(folder / "bench.json", comparison)
-    return decided
+    return decided, comparison
 
 
 def accepts(comparison: Comparison | Rejected, smallest_gain: float) -> tuple[bool, str]:

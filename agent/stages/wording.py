@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from agent.events import Attributed, BranchWritten, ChampionDecided, Evaluated, IterationEnded, PlanDecided
+from agent.events import Attributed, BranchWritten, ChampionDecided, Evaluated, IterationEnded, PlanDecided, Sanitized
 from agent.plan import Plan
 from agent.run import Kernel, Run
 from agent.stages.evidence import Evidence
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _LONGEST_FAILURE = 300
 _MOST_RULES = 6
+_MOST_FINDINGS = 6
 _LONGEST_RULE = 300
 
 
@@ -377,6 +378,9 @@ def _history(run: Run) -> list[Mapping[str, object]]:
                 "outcome": f"{ended.status}: {ended.reason}.{champion}",
                 "rows": rows[-1] if rows else (),
                 "failures": _failures(run, i),
+                "findings": [str(f) for e in run.journal.all(Sanitized) if e.iteration == i for f in e.report.findings][
+                    :_MOST_FINDINGS
+                ],
             }
         )
     return entries

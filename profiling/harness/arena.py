@@ -79,8 +79,23 @@ class Layout:
             else:
                 place = next(placed)
                 arguments.append((1, place.offset, place.begin, place.end))
-        names = json.dumps([_named(a) for a in self.case.arguments]).encode() if named else b""
-        return protocol.setup_frame(token, slots, self.slot_bytes, arguments, cores, names)
+        return protocol.setup_frame(token, slots, self.slot_bytes, arguments, cores, self._names(named))
+
+    def setup_apart(self, cores: Sequence[int], *, named: bool = False) -> bytes:
+        """The setup frame of a call under a sanitizer: where each tensor's own bytes lie in a staged slot."""
+        placed = iter(self.places)
+        arguments = []
+        for argument in self.case.arguments:
+            if isinstance(argument, Scalar):
+                arguments.append((protocol.SCALAR, scalar_word(argument), 0, 0))
+            else:
+                p = next(placed)
+                kept = protocol.UNWRITTEN if p.tensor.role == "out" else protocol.TENSOR
+                arguments.append((kept, p.offset, p.offset, p.offset + p.size))
+        return protocol.setup_frame(0, 1, self.slot_bytes, arguments, cores, self._names(named), apart=True)
+
+    def _names(self, named: bool) -> bytes:
+        return json.dumps([_named(a) for a in self.case.arguments]).encode() if named else b""
 
     def untouchable(self) -> list[tuple[int, int]]:
         """Byte ranges of a slot that no call may change: inputs and guards, adjoining ones as one."""

@@ -283,11 +283,16 @@ class Bench:
         reply = self._worker.run(0, count, where)
         return sum(c.nanoseconds for c in reply.calls), reply.outside_ns
 
-    def bundle(self, inputs: Mapping[str, torch.Tensor]) -> tuple[bytes, bytes]:
-        """A setup frame of one slot, and that slot's bytes with these inputs, for `runner --solo`."""
+    def bundle(self, inputs: Mapping[str, torch.Tensor], *, apart: bool = False) -> tuple[bytes, bytes]:
+        """A setup frame of one slot, and that slot's bytes with these inputs, for `runner --solo`.
+
+        `apart`: each tensor is to have memory of its own, as a sanitizer needs it.
+        """
         self._arena.stage(0, inputs)
         named = self._rig.problem.backend == "triton"
-        return self._arena.layout.setup(0, 1, self._rig.cores, named=named), self._arena.image(0)
+        layout, cores = self._arena.layout, self._rig.cores
+        setup = layout.setup_apart(cores, named=named) if apart else layout.setup(0, 1, cores, named=named)
+        return setup, self._arena.image(0)
 
 
 def _span(labels: Sequence[str]) -> str:

@@ -256,18 +256,18 @@ class Harness:
         """
         return walled.solo_command(self._native.runner, self._staged(), artifact.absolute())
 
-    def profiled_command(self, artifact: Path) -> list[str]:
+    def profiled_command(self, artifact: Path, staged: Path | None = None) -> list[str]:
         """A command that makes one call of `solve` on a GPU between a profiler's marks. Lives as long as this.
 
-        It runs in `profiled_environment`. Its data are inputs alone, never an answer.
+        It runs in `profiled_environment`. Its data are inputs alone, never an answer: of the timed case, or `staged`.
         """
         assert self._problem.gpu is not None
+        staged = staged or self._staged()
         if self._triton is not None:
             return triton_launcher.profiled_command(
-                self._native.runner, self._triton.arch, self._staged(), self._problem.gpu, artifact.absolute()
+                self._native.runner, self._triton.arch, staged, self._problem.gpu, artifact.absolute()
             )
-        runner = str(self._native.runner)
-        return [runner, "--profiled", str(self._staged()), str(artifact.absolute()), self._problem.gpu]
+        return [str(self._native.runner), "--profiled", str(staged), str(artifact.absolute()), self._problem.gpu]
 
     def profiled_environment(self) -> Mapping[str, str]:
         """What a profiled command needs of the environment."""
@@ -290,6 +290,20 @@ class Harness:
                 raise HarnessFault("the oracle gave no proper answer to `stage`")
             self._bundle = bundle
         return self._bundle
+
+    def stage_apart(self, check: int | None) -> Path:
+        """Inputs of one call, each tensor to get memory of its own, as a sanitizer needs it. Lives as long as this.
+
+        Args:
+            check: number of one of the task's extra cases; None is the timed one.
+        """
+        assert self._scratch is not None
+        target = self._scratch / f"apart-{'timed' if check is None else check}.bin"
+        if not target.exists() and not isinstance(
+            self._oracle.ask(wire.Stage(target=target, check=check, apart=True)), wire.Staged
+        ):
+            raise HarnessFault("the oracle gave no proper answer to `stage`")
+        return target
 
     def empty_command(self) -> list[str]:
         """The same for a `solve` that does nothing: what is to be taken off."""

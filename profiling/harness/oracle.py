@@ -88,7 +88,7 @@ class Oracle:
             case wire.Tune():
                 return self._tune(request.artifact)
             case wire.Stage():
-                return self._stage(request.target)
+                return self._stage(request)
 
     def _open(self, request: wire.Open) -> wire.Reply:
         settings: MeasureSettings = request.settings
@@ -141,12 +141,13 @@ class Oracle:
         finally:
             tuning.close()
 
-    def _stage(self, target: Path) -> wire.Reply:
+    def _stage(self, request: wire.Stage) -> wire.Reply:
         rig = self._rig
-        with Bench(rig, rig.empty, rig.problem.timed, slots=1) as bench:
-            inputs = rig.inputs(rig.problem.timed).make(Draw(rig.seed(), "declared"))
-            setup, image = bench.bundle(inputs)
-        target.write_bytes(struct.pack("=Q", len(setup)) + setup + image)
+        case = rig.problem.timed if request.check is None else rig.problem.checks[request.check]
+        with Bench(rig, rig.empty, case, slots=1) as bench:
+            inputs = rig.inputs(case).make(Draw(rig.seed(), "declared"))
+            setup, image = bench.bundle(inputs, apart=request.apart)
+        request.target.write_bytes(struct.pack("=Q", len(setup)) + setup + image)
         return wire.Staged()
 
 

@@ -12,6 +12,7 @@ MAGIC = 0x31464352  # this and what follows: also for the worker that is Python
 SETUP, HELLO, LOAD, LOADED, RUN, DONE = range(1, 7)
 HEAD = struct.Struct("=IIQ")
 CALL = struct.Struct("=qqq")
+SCALAR, TENSOR, UNWRITTEN = range(3)  # what an argument is
 LAYERS = ("network", "ipc", "pid", "mount", "user", "seccomp")
 
 
@@ -38,12 +39,15 @@ def setup_frame(
     arguments: Sequence[tuple[int, int, int, int]],
     cores: Sequence[int],
     names: bytes = b"",
+    *,
+    apart: bool = False,
 ) -> bytes:
     """Shape of the arena, kernel arguments (tensor?, word, begin, end), cores to run on, and what arguments are called.
 
-    Sent again to a worker on a GPU, it rebinds the arguments; there is no answer.
+    Sent again to a worker on a GPU, it rebinds the arguments; there is no answer. `apart` is for a sanitizer's staged
+    call, in which each tensor has memory of its own.
     """
-    head = HEAD.pack(MAGIC, SETUP, token) + struct.pack("=IIIIQ", slots, len(arguments), len(cores), 0, slot_bytes)
+    head = HEAD.pack(MAGIC, SETUP, token) + struct.pack("=IIIIQ", slots, len(arguments), len(cores), apart, slot_bytes)
     return head + b"".join(struct.pack("=4Q", *a) for a in arguments) + struct.pack(f"={len(cores)}i", *cores) + names
 
 

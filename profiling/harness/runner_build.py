@@ -38,18 +38,31 @@ def build_native(signature: Signature, cache: Path, *, gpu: bool = False) -> Nat
         ToolchainError: no C++ compiler.
         HarnessFault: the compiler rejects our own sources.
     """
-    stub = stub_source(signature)
-    units = ("runner.cpp", "walls.cpp", *(("gpu.cpp",) if gpu else ()))
-    sources = {
-        name: (_NATIVE / name).read_text(encoding="utf-8") for name in (*units, "walls.h", "protocol.h", "gpu.h")
-    }
-    flags = ("-Wl,-z,relro,-z,now", "-ldl", *(("-DROOFCLIMB_GPU",) if gpu else ()))
     build = Builder(find_compiler(), cache)
     return Native(
-        runner=build("runner", {**sources, "stub.h": stub}, units, flags),
+        runner=_build_runner(signature, build, ("gpu.cpp",) if gpu else (), ("-DROOFCLIMB_GPU",) if gpu else ()),
         empty=build("empty.so", {"empty.cpp": empty_source(signature)}, ("empty.cpp",), ("-shared", "-fPIC")),
         flush=None if gpu else build_flush(cache),
     )
+
+
+def build_sanitized_runner(signature: Signature, cache: Path, sanitizer: str) -> Path:
+    """The host's runner linked with a compiler's sanitizer (`address`, `thread`), for kernels built with the same.
+
+    Raises:
+        ToolchainError: no C++ compiler.
+        HarnessFault: the compiler cannot link it, as where the sanitizer's library is not installed.
+    """
+    return _build_runner(signature, Builder(find_compiler(), cache), (), (f"-fsanitize={sanitizer}", "-pthread"))
+
+
+def _build_runner(signature: Signature, build: Builder, more: tuple[str, ...], options: tuple[str, ...]) -> Path:
+    units = ("runner.cpp", "walls.cpp", *more)
+    sources = {
+        name: (_NATIVE / name).read_text(encoding="utf-8") for name in (*units, "walls.h", "protocol.h", "gpu.h")
+    }
+    flags = ("-Wl,-z,relro,-z,now", "-ldl", *options)
+    return build("runner", {**sources, "stub.h": stub_source(signature)}, units, flags)
 
 
 def build_flush(cache: Path) -> Path:

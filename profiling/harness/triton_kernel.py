@@ -17,7 +17,7 @@ from backends.triton_artifact import CACHE, SOURCE, Artifact, read_artifact
 from backends.triton_runtime import Autotuning, load, located, scalar
 from profiling.harness import triton_native as native
 from profiling.harness.memory import device_bytes
-from profiling.harness.protocol import MAGIC, SETUP
+from profiling.harness.protocol import MAGIC, SETUP, UNWRITTEN
 
 _NEEDED = (".json", ".cubin", ".so")  # of Triton's cache; the rest is for people
 _GROUP = "__grp__"
@@ -67,13 +67,18 @@ def _moved(group: bytes, folder: Path) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """One argument: a tensor at `offset` bytes from the start of its slot, or, without a shape, a value."""
+    """One argument: a tensor at `offset` bytes from the start of its slot, or, without a shape, a value.
+
+    Of a call with tensors apart, `size` is a tensor's bytes, and `written` whether they are for the kernel to read.
+    """
 
     name: str
     dtype: str
     shape: tuple[int, ...] | None
     value: int | float | bool | None
     offset: int
+    size: int
+    written: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,23 +90,32 @@ class Setup:
     slot_bytes: int
     arguments: tuple[Bound, ...]
     cores: tuple[int, ...]
+    apart: bool
 
     @classmethod
     def parse(cls, frame: bytes) -> Setup:
         """Read it. Raises ValueError, KeyError or struct.error for another frame, or one without names."""
-        magic, kind, token, slots, count, cores, _, slot_bytes = _SETUP.unpack_from(frame)
+        magic, kind, token, slots, count, cores, apart, slot_bytes = _SETUP.unpack_from(frame)
         if (magic, kind) != (MAGIC, SETUP):
             raise ValueError("not a setup frame")
         at = _SETUP.size
-        words = [_ARGUMENT.unpack_from(frame, at + i * _ARGUMENT.size)[1] for i in range(count)]
+        words = [_ARGUMENT.unpack_from(frame, at + i * _ARGUMENT.size) for i in range(count)]
         at += count * _ARGUMENT.size
         allowed = struct.unpack_from(f"={cores}i", frame, at)
         named = json.loads(frame[at + 4 * cores :])
         bound = [
-            Bound(a["name"], a["dtype"], None if a["shape"] is None else tuple(a["shape"]), a["value"], word)
-            for a, word in zip(named, words, strict=True)
+            Bound(
+                name=a["name"],
+                dtype=a["dtype"],
+                shape=None if a["shape"] is None else tuple(a["shape"]),
+                value=a["value"],
+                offset=word,
+                size=end - begin,
+                written=kept != UNWRITTEN,
+            )
+            for a, (kept, word, begin, end) in zip(named, words, strict=True)
         ]
-        return cls(token, slots, slot_bytes, tuple(bound), allowed)
+        return cls(token, slots, slot_bytes, tuple(bound), allowed, bool(apart))
 
 
 def bind(setup: Setup, base: int) -> list[dict[str, object]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -49,7 +49,7 @@ class Native:
 
     def __init__(self, library: Path) -> None:
         self._library = found = ctypes.CDLL(str(library))
-        for name in ("gpu_open", "gpu_stage", "gpu_call", "gpu_profiled_call"):
+        for name in ("gpu_open", "gpu_stage", "gpu_open_alone", "gpu_place", "gpu_call", "gpu_profiled_call"):
             getattr(found, name).restype = ctypes.c_char_p
         found.walls_enter_namespaces.restype = ctypes.c_uint64
         for name in ("walls_private_tree", "walls_drop_privileges", "walls_filter_system_calls"):
@@ -78,6 +78,21 @@ class Native:
         base = ctypes.c_uint64()
         _check(self._library.gpu_stage(uuid.encode(), data, ctypes.c_uint64(len(data)), ctypes.byref(base)))
         return base.value
+
+    def stage_apart(self, uuid: str, parts: Sequence[bytes | int]) -> list[int]:
+        """The same with memory for each of `parts`, bytes or a number of bytes to be left as they are; its addresses.
+
+        Raises:
+            GpuError: it cannot be opened, or has no room.
+        """
+        _check(self._library.gpu_open_alone(uuid.encode()))
+        addresses = []
+        for part in parts:
+            data, size = (None, part) if isinstance(part, int) else (part, len(part))
+            address = ctypes.c_uint64()
+            _check(self._library.gpu_place(data, ctypes.c_uint64(size), ctypes.byref(address)))
+            addresses.append(address.value)
+        return addresses
 
     def timed(self, solve: Callable[[], None]) -> Callable[[int, bool], Timed]:
         """A function that calls `solve`, which must not raise, by the native clock. It raises GpuError.

@@ -6,6 +6,7 @@ import os
 import struct
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -23,7 +24,7 @@ def _profile(parts: native.Native, bundle: Path, gpu: str, artifact: Path, folde
         setup = Setup.parse(staged[8 : 8 + size])
         image = Image(artifact)
         image.write(folder)
-        base = parts.stage(gpu, staged[8 + size :])
+        setup, base = _stage(parts, gpu, setup, staged[8 + size :])
         torch.cuda.init()
         (keywords,) = bind(setup, base)
     except (OSError, ValueError, KeyError, struct.error, native.GpuError) as error:
@@ -40,6 +41,20 @@ def _profile(parts: native.Native, bundle: Path, gpu: str, artifact: Path, folde
         native.exit_now(native.FAULTED)
     sys.stdout.flush()
     native.exit_now(0)
+
+
+def _stage(parts: native.Native, gpu: str, setup: Setup, data: bytes) -> tuple[Setup, int]:
+    """Data on the device: the setup, and the address that its offsets count from."""
+    if not setup.apart:
+        return setup, parts.stage(gpu, data)
+    tensors = [a for a in setup.arguments if a.shape is not None]
+    wanted = [data[a.offset : a.offset + a.size] if a.written else a.size for a in tensors]
+    found = dict(zip((a.name for a in tensors), parts.stage_apart(gpu, wanted), strict=True))
+    for number, argument in enumerate(setup.arguments):
+        if argument.name in found:
+            print(f"argument {number} at {found[argument.name]:#x}", flush=True)
+    placed = tuple(replace(a, offset=found.get(a.name, a.offset)) for a in setup.arguments)
+    return replace(setup, arguments=placed), 0
 
 
 def _forked(parts: native.Native, bundle: Path, gpu: str, artifact: Path) -> int:

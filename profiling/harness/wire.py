@@ -64,10 +64,15 @@ class Tune(_Message):
 
 
 class Stage(_Message):
-    """Write one call's data to a file for `runner --solo`."""
+    """Write one call's data to a file for `runner --solo`.
+
+    `check` is the number of an extra case, None for the timed one; `apart` gives each tensor memory of its own.
+    """
 
     kind: Literal["stage"] = "stage"
     target: Path
+    check: int | None = None
+    apart: bool = False
 
 
 Request = Annotated[Open | CheckTask | Evaluate | Compare | Tune | Stage, Field(discriminator="kind")]

@@ -233,11 +233,19 @@ const char* gpu_open(const GpuArena* arena, uint64_t* base) {
 }
 
 const char* gpu_stage(const char* uuid, const void* data, uint64_t bytes, uint64_t* base) {
-    Pointer address = 0;
-    if (!open_device(uuid) || !good(driver.allocate(&address, bytes), "cuMemAlloc") ||
-        !good(driver.to_device(address, data, bytes), "cuMemcpyHtoD") || !good(driver.synchronize(), "cuCtxSynchronize"))
+    const char* why = gpu_open_alone(uuid);
+    return why ? why : gpu_place(data, bytes, base);
+}
+
+const char* gpu_open_alone(const char* uuid) { return open_device(uuid) ? nullptr : message; }
+
+const char* gpu_place(const void* data, uint64_t bytes, uint64_t* address) {
+    Pointer place = 0;
+    if (!good(driver.allocate(&place, bytes > 0 ? bytes : 1), "cuMemAlloc") ||
+        (data && bytes > 0 && !good(driver.to_device(place, data, bytes), "cuMemcpyHtoD")) ||
+        !good(driver.synchronize(), "cuCtxSynchronize"))
         return message;
-    *base = address;
+    *address = place;
     return nullptr;
 }
 

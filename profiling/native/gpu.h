@@ -22,6 +22,9 @@ extern "C" {
 const char* gpu_open(const struct GpuArena* arena, uint64_t* base);
 // The same without an oracle: `bytes` of device memory of its own, filled from `data` (a profiler's call).
 const char* gpu_stage(const char* uuid, const void* data, uint64_t bytes, uint64_t* base);
+// For a call whose tensors are apart: opens the device, then allocates `bytes`, filled from `data` unless that is null.
+const char* gpu_open_alone(const char* uuid);
+const char* gpu_place(const void* data, uint64_t bytes, uint64_t* address);
 // Calls `solve(context)` once, the device idle before and after it, persisting L2 lines reset.
 //
 // With `lead_us` the clock starts as a kernel of our own ends that holds every thread of every SM for at least as long,

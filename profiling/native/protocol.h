@@ -20,14 +20,21 @@ struct Head {
 
 // Then come `arguments` of Argument, then `cores` of int32_t, then, for a Triton worker, the arguments by name as JSON.
 // Sent again to a worker on a GPU it binds other arguments in the same memory; that has no answer.
+//
+// `apart` is for staged calls under a sanitizer, which must know where each tensor ends: each gets memory of its own, of
+// end - begin bytes, to the byte.
 struct Setup {
     Head head;
     uint32_t slots;
     uint32_t arguments;
     uint32_t cores;
-    uint32_t reserved;
+    uint32_t apart;
     uint64_t slot_bytes;
 };
+
+// What an argument's `tensor` says: a scalar, a tensor, or one whose contents are the kernel's to write (told of `apart`
+// tensors only).
+enum Kept : uint64_t { kScalar = 0, kTensor = 1, kUnwritten = 2 };
 
 // A tensor lies at `word` bytes from the start of its slot, in writable pages [begin, end); a scalar is its bits.
 struct Argument {

@@ -36,6 +36,7 @@ constexpr int kBroken = 70;  // our own fault, before any candidate is loaded
 constexpr int kFaulted = 71;  // the candidate's fault; the last line on standard error says which
 constexpr uint64_t kServeFile = 1 << 20, kToolFile = 64 << 20;  // largest file that may be written
 constexpr int kMaxWords = 64;
+constexpr size_t kAlign = 64;  // of a tensor, as in profiling/harness/arena.py
 enum Inherited { kBundle = 3, kCandidate, kSelf };              // descriptors of a solo call
 
 struct Task {
@@ -73,6 +74,19 @@ bool parse_setup(const char* data, size_t size) {
 struct Bound {
     uint64_t words[wire::kMaxArguments];
 };
+
+// Gives each tensor of a staged call memory of its own, and says on standard output where, for reports of a sanitizer.
+template <typename Place>
+void place_apart(const char* data, Place place) {
+    for (uint32_t i = 0; i < task.setup.arguments; i++) {
+        wire::Argument& a = task.arguments[i];
+        if (a.tensor == wire::kScalar) continue;
+        a.word = place(a.tensor == wire::kUnwritten ? nullptr : data + a.begin, a.end - a.begin);
+        printf("argument %u at 0x%llx\n", i, static_cast<unsigned long long>(a.word));
+    }
+    fflush(stdout);
+    task.arena = 0;  // `word` is an address now
+}
 
 Bound bind_slot(uint64_t base) {
     Bound bound;
@@ -357,7 +371,13 @@ int profiled(const char* bundle, const char* artifact, const char* uuid) {
     read_bundle(file, data, task.setup.slot_bytes, at);
     char text[1024];
     if (!load(open_or_break(artifact), text, sizeof text)) faulted(text);
-    const char* why = gpu_stage(uuid, data, task.setup.slot_bytes, &task.arena);
+    const char* why = task.setup.apart ? gpu_open_alone(uuid) : gpu_stage(uuid, data, task.setup.slot_bytes, &task.arena);
+    if (!why && task.setup.apart)
+        place_apart(data, [&why](const char* from, uint64_t bytes) {
+            uint64_t address = 0;
+            if (!why) why = gpu_place(from, bytes, &address);
+            return address;
+        });
     if (why) {
         fprintf(stderr, "%s\n", why);
         return kBroken;
@@ -375,6 +395,13 @@ int profiled(const char* bundle, const char* artifact, const char* uuid) {
 // As a shell would report it.
 int exit_code(int how) { return WIFSIGNALED(how) ? 128 + WTERMSIG(how) : WEXITSTATUS(how); }
 
+uint64_t own_memory(const char* from, uint64_t bytes) {
+    void* place = nullptr;
+    if (posix_memalign(&place, kAlign, bytes) != 0) broken("memory for a tensor");
+    if (from) memcpy(place, from, bytes);
+    return reinterpret_cast<uint64_t>(place);
+}
+
 // One call, on descriptors that `solo` left. The data is read before the candidate is loaded.
 int call() {
     const off_t data = read_setup(kBundle);
@@ -382,13 +409,18 @@ int call() {
     char* slot = reinterpret_cast<char*>(task.arena);
     read_bundle(kBundle, slot, task.setup.slot_bytes, data);
     keep_only({kCandidate});
-    fence_slot(slot);
+    if (task.setup.apart)
+        place_apart(slot, own_memory);
+    else
+        fence_slot(slot);
     char why[1024];
     if (!load(kCandidate, why, sizeof why)) {
         fprintf(stderr, "%s\n", why);
         return 1;
     }
-    return call_slot(0, {}).code == 0 ? 0 : 1;
+    const int code = call_slot(0, {}).code == 0 ? 0 : 1;
+    if (task.setup.apart) _exit(code);  // as a worker ends: a pool of threads that is still there is no fault
+    return code;
 }
 
 // Puts what `call` reads at the descriptors where it looks, in descriptors that no user id may be refused.

@@ -38,7 +38,7 @@ KILLS: tuple[str, ...] = (
     "branch_written",
     "evaluated iter1/b0",
 )
-KILLS += ("champion_decided", "ablation_built", "attributed", "remembered", "iteration_ended")
+KILLS += ("sanitized", "champion_decided", "ablation_built", "attributed", "remembered", "iteration_ended")
 
 
 def test_a_run_killed_again_and_again_ends_in_the_same_place(tmp_path: Path) -> None:
@@ -68,6 +68,7 @@ def test_a_run_killed_again_and_again_ends_in_the_same_place(tmp_path: Path) -> 
         "evaluated",
         "profiled",
         "compared",
+        "sanitized",
         "attributed",
         "remembered",
     )

@@ -15,6 +15,7 @@ from agent.report.build import write_reports
 from agent.report.html import render_html
 from agent.report.summary import render_summary
 from agent.state import fold
+from profiling.sanitizers.findings import Finding, SanitizerReport, Unavailable
 from tests.unit.agent import event_log
 
 SOURCES = {"baseline": "int a;\nint same;\n", "best": "int b; // \u202ereversed\nint same;\n"}
@@ -168,6 +169,20 @@ def test_memory_cost_and_trust_are_told() -> None:
         "prompt differs from the recorded one",
     ):
         assert expected in text
+
+
+def test_what_ran_under_sanitizers_and_what_did_not_is_told() -> None:
+    finding = Finding("memcheck", "Invalid read", "Invalid read, 1 bytes after A", "kernel.cu:7", 3)
+    missing = Unavailable("racecheck", "the call took longer than 30 s under it")
+    ran = SanitizerReport(("initcheck", "synccheck"), (finding,), (missing,))
+    events = event_log.stamped(
+        [*event_log.opening(), ev.Sanitized(key="iter1/sanitized", iteration=1, kernel="iter1/b0", report=ran)]
+    )
+    text = summary(events)
+    assert "memcheck: Invalid read, 1 bytes after A at kernel.cu:7 (3 times)" in text
+    assert "clean: initcheck, synccheck" in text
+    assert "unavailable: racecheck" in text
+    assert "no kernel ran under them" in summary(event_log.stamped(event_log.opening()))
 
 
 def test_recorded_answers_are_never_passed_off_as_live_ones() -> None:

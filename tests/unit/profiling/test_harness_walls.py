@@ -15,14 +15,18 @@ from pathlib import Path
 import pytest
 
 from backends.process import run_process
+from backends.registry import get_backend
+from backends.types import BuildSpec
 from profiling.counters import counter_source, profile_cpu
 from profiling.harness.arena import Arena, Layout, RandomBytes, memory_available
 from profiling.harness.harness import Harness
 from profiling.harness.launcher import NativeLauncher
 from profiling.harness.memory import Host
 from profiling.harness.runner_build import build_flush, build_native
-from profiling.harness.walled import under_tool
+from profiling.harness.walled import solo_command, under_tool
 from profiling.harness.worker import Worker
+from profiling.sanitizers import host
+from profiling.sanitizers.findings import HOST_TOOLS, Tool
 from profiling.types import Ceilings, Limits, MeasureSettings, Work
 from tests.kernels import GEMM_FAST, GEMM_SIGNATURE, compile_kernel, gemm_case, gemm_problem
 
@@ -119,6 +123,19 @@ def test_under_valgrind_neither(escape: Escape) -> None:
     done = run_process(under_tool(escape.harness.solo_command(escape.kernel), out, tool), timeout_s=60.0)
     assert (done.returncode, done.stdout.split()) == (0, ["tried"]), done.stderr
     assert (out / "log").exists(), "the tool itself may write to its folder"
+    assert not escape.target.exists()
+    assert not escape.called()
+
+
+@pytest.mark.parametrize("tool", HOST_TOOLS)
+def test_under_a_sanitizer_neither(escape: Escape, tool: Tool) -> None:
+    source = escape.folder / "escapes.cpp"
+    built = host.build(tool, get_backend("cpp"), GEMM_SIGNATURE, source, BuildSpec(), escape.folder / "builds")
+    assert isinstance(built, host.SanitizedBuild), built.reason
+    command = solo_command(built.runner, escape.harness.stage_apart(0), built.kernel)
+    done = run_process(command, timeout_s=60.0)
+    said = [line for line in done.stdout.splitlines() if not line.startswith("argument ")]
+    assert (done.returncode, said) == (0, ["tried"]), done.stderr
     assert not escape.target.exists()
     assert not escape.called()
 

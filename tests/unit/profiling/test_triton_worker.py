@@ -36,15 +36,27 @@ def test_a_worker_reads_the_setup_frame_that_the_oracle_writes() -> None:
     assert (setup.token, setup.slots, setup.slot_bytes, setup.cores) == (7, 3, LAYOUT.slot_bytes, (2, 5))
     x, y = LAYOUT.places
     assert setup.arguments == (
-        Bound("x", "float32", (64, 40), None, x.offset),
-        Bound("y", "float32", (64, 40), None, y.offset),
-        Bound("rows", "int64", None, 64, 64),
-        Bound("cols", "int64", None, 40, 40),
+        Bound("x", "float32", (64, 40), None, x.offset, x.end - x.begin, True),
+        Bound("y", "float32", (64, 40), None, y.offset, y.end - y.begin, True),
+        Bound("rows", "int64", None, 64, 64, 0, True),
+        Bound("cols", "int64", None, 40, 40, 0, True),
     )
-    scalars = Setup(0, 1, 0, (Bound("eps", "float64", None, 1, 0), Bound("causal", "bool", None, 1, 0)), ())
+    values = (Bound("eps", "float64", None, 1, 0, 0, True), Bound("causal", "bool", None, 1, 0, 0, True))
+    scalars = Setup(0, 1, 0, values, (), apart=False)
     assert repr(bind(scalars, base=0)) == "[{'eps': 1.0, 'causal': True}]"
     with pytest.raises(ValueError, match="Expecting value"):
         Setup.parse(LAYOUT.setup(token=7, slots=3, cores=(2, 5)))
+
+
+def test_under_a_sanitizer_a_worker_learns_where_each_tensor_ends_and_which_it_must_write() -> None:
+    """One byte more, and an overrun by one element stays in memory that is the kernel's."""
+    setup = Setup.parse(LAYOUT.setup_apart(cores=(2,), named=True))
+    x, y = LAYOUT.places
+    assert setup.apart
+    assert [(a.offset, a.size, a.written) for a in setup.arguments[:2]] == [
+        (x.offset, 64 * 40 * 4, True),
+        (y.offset, 64 * 40 * 4, False),
+    ]
 
 
 # The parent's own rule, that nothing may compile, and a driver that makes no launch.

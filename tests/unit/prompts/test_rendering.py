@@ -101,6 +101,7 @@ VALUES: dict[str, dict[str, object]] = {
                 "outcome": "accepted: 1.50x",
                 "rows": [ROW],
                 "failures": ["b1: C[3]: 1 is not 2"],
+                "findings": ["address: heap-buffer-overflow: READ of size 4, 0 bytes after A at kernel.cpp:7"],
             }
         ],
         "recall": {"blocked": [ADVICE], "preferred": [ADVICE], "lessons": ["tiles fit L2"]},

@@ -1,0 +1,82 @@
+"""The sanitizers over a champion that its times would accept, and over the baseline that it is held against."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from agent.artefacts import write_json
+from agent.events import ChampionDecided, Sanitized, TaskChecked
+from agent.paths import iteration_folder
+from agent.run import Kernel, Run
+from backends.types import Built, Rejected
+from profiling.sanitizers.check import Sanitizers
+from profiling.sanitizers.findings import CERTAIN, Finding, SanitizerReport
+
+
+def sanitize(run: Run, iteration: int, champion: Kernel, source: Path) -> Rejected | None:
+    """Why the sanitizers keep a champion out, or None: nothing that counts was found, or no tool could look.
+
+    Args:
+        run: the run.
+        iteration: from 1.
+        champion: what would replace the best kernel.
+        source: its file.
+    """
+    key = run.key(iteration, "sanitized")
+    decided = run.journal.find(ChampionDecided, run.key(iteration, "decision")) is not None
+    if not run.task.config.measure.sanitize or (decided and run.journal.find(Sanitized, key) is None):
+        return None  # what was decided without them stands
+    baseline = _of_baseline(run)
+    found = _once(run, key, iteration, champion.label, source, champion.built)
+    write_json(iteration_folder(run.folder, iteration) / "sanitizers.json", found)
+    return verdict(found, baseline)
+
+
+def verdict(champion: SanitizerReport, baseline: SanitizerReport) -> Rejected | None:
+    """What rejects: any finding of a tool that is certain; of the others where the baseline was seen to be clean."""
+    against = [f for f in champion.findings if f.tool in CERTAIN or f.tool in baseline.clean]
+    if not against:
+        return None
+    more = f" (and {len(against) - 1} more)" if len(against) > 1 else ""
+    return Rejected("verify", f"a sanitizer rejects it: {against[0]}{more}", lines(against))
+
+
+def lines(findings: list[Finding] | tuple[Finding, ...]) -> str:
+    """One finding a line."""
+    return "\n".join(map(str, findings))
+
+
+def _of_baseline(run: Run) -> SanitizerReport:
+    """The baseline's report, made once in a run: whose hazards are its own. Its faults are noted for people."""
+    known = run.journal.find(Sanitized, "sanitized/baseline")
+    if known is not None:
+        return known.report
+    built = run.build(run.task.baseline)
+    assert isinstance(built, Built), "it was built and measured before"
+    found = _once(run, "sanitized/baseline", 0, "baseline", run.task.baseline, built)
+    if found.findings:
+        run.note("sanitized/baseline", f"sanitizers find in the baseline itself: {'; '.join(map(str, found.findings))}")
+    return found
+
+
+def _once(run: Run, key: str, iteration: int, label: str, source: Path, built: Built) -> SanitizerReport:
+    def check() -> Sanitized:
+        run.check_interrupted()
+        run.progress.activity(f"running {label} under sanitizers")
+        task = run.task
+        checked = run.journal.all(TaskChecked)[-1].check
+        sanitizers = Sanitizers(
+            harness=run.harness,
+            problem=task.problem,
+            backend=task.backend,
+            spec=task.spec,
+            cache=run.cache,
+            threads=task.config.device.threads,
+            dropped=[dims for dims, _ in checked.dropped_checks],
+        )
+        return Sanitized(key=key, iteration=iteration, kernel=label, report=sanitizers.check(source, built))
+
+    found = run.journal.once(Sanitized, key, check).report
+    for missing in found.unavailable:
+        run.note(f"sanitizers/{missing.tool}", f"not checked by the sanitizer {missing.tool}: {missing.reason}")
+    return found
