@@ -82,7 +82,7 @@ def _row(played: Played) -> dict[str, Any]:
 def _text(played: Sequence[Played], missing: Mapping[str, Sequence[str]], left_out: Mapping[str, str]) -> str:
     rows = [("case", "what it tries", "exploit", "twin", "ok"), *map(_columns, played)]
     widths = [max(len(row[i]) for row in rows) for i in range(4)]
-    lines = ["  ".join([*(text.ljust(width) for text, width in zip(row, widths, strict=False)), row[4]]) for row in rows]
+    lines = ["  ".join([*map(str.ljust, row, widths), row[4]]) for row in rows]
     for backend, layers in missing.items():
         if layers:
             lines.append(f"{backend}: layers of the sandbox that this machine does not grant: {', '.join(layers)}")

@@ -94,6 +94,10 @@ def _claim_rows(state: State, events: Sequence[AnyEvent]) -> list[tuple[str, str
     if checked is not None:
         rows.append(("tolerance", _tolerance(checked)))
         rows.append(("wrong answers it rejects", ", ".join(checked.check.rejected) or fmt.MISSING))
+    tried = last(events, ev.ExploitsPlayed)
+    if tried is not None:
+        left_out = "".join(f"; {name} left out: {why}" for name, why in tried.left_out.items())
+        rows.append(("known exploits rejected at the start", ", ".join(tried.rejected) + left_out))
     t = baseline_timing(events)
     if t is not None:
         shape = f"{len(t.samples_ms)} samples, interquartile range {fmt.duration(t.iqr_ms)}, caches {t.l2}"
