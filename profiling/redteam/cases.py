@@ -50,10 +50,11 @@ class Case:
 
 def find_cases(backend: str) -> list[Case]:
     """The cases of a backend, by name. Raises ValueError: one is incomplete."""
-    return [_read(backend, folder) for folder in sorted((_FOLDER / "cases" / backend).iterdir()) if folder.is_dir()]
+    return [read_case(backend, folder) for folder in sorted((_FOLDER / "cases" / backend).iterdir()) if folder.is_dir()]
 
 
-def _read(backend: str, folder: Path) -> Case:
+def read_case(backend: str, folder: Path) -> Case:
+    """The case in a folder. Raises ValueError: it is incomplete."""
     suffix = _SUFFIX[backend]
     cheats = [folder / f"{name}{suffix}" for name in ("exploit", "compared")]
     cheat = next((path for path in cheats if path.is_file()), None)
