@@ -75,6 +75,7 @@ def _row(played: Played) -> dict[str, Any]:
         "expected": case.expect,
         "twin": twin.verdict,
         "twin_reason": twin.reason or None,
+        "gap": case.gap,
         "ok": played.ok,
     }
 
@@ -90,13 +91,16 @@ def _text(played: Sequence[Played], missing: Mapping[str, Sequence[str]], left_o
     skipped = sum(p.cheat.verdict == "skipped" for p in played)
     rejected, passed = sum(p.as_expected for p in played), sum(p.twin.verdict == "passed" for p in played)
     counts = f"{rejected} of {len(played)} exploits rejected for their reason, {passed} of {len(played)} twins passed"
+    lines += [f"{p.case.backend}/{p.case.name}: known gap: {p.case.gap}" for p in played if p.gap]
     return "\n".join([*lines, counts + (f", {skipped} skipped" if skipped else "")])
 
 
 def _columns(played: Played) -> tuple[str, str, str, str, str]:
     case = played.case
     ok = "yes" if played.ok else "NO"
-    if played.cheat.verdict == "rejected" and not played.as_expected:
+    if played.gap and played.ok:
+        ok = "known gap"
+    elif played.cheat.verdict == "rejected" and not played.as_expected:
         ok = "NO: another reason"
     return (
         f"{case.backend}/{case.name}",

@@ -6,6 +6,7 @@ it tries; then come, each on a comment line of its own near the top,
 
     expect: a pattern that the reason for its rejection must match (not for `compared.*`)
     needs: the layers of the sandbox without which nothing else stops it, with commas
+    gap: why it is known not to be rejected: it is played and shown, and does not count
     task: a task of `tasks/` other than its backend's own
 """
 
@@ -34,6 +35,7 @@ class Case:
         compared: whether the cheat is held against its twin in a comparison.
         expect: what the reason for its rejection must match; None where it is compared.
         needs: layers of the sandbox.
+        gap: why the exploit may pass, where that is known.
         task: the task file that both are kernels of.
     """
 
@@ -45,6 +47,7 @@ class Case:
     compared: bool
     expect: str | None
     needs: tuple[str, ...]
+    gap: str | None
     task: Path
 
 
@@ -76,6 +79,7 @@ def read_case(backend: str, folder: Path) -> Case:
         compared=compared,
         expect=expect,
         needs=tuple(layer.strip() for layer in needs.split(",")) if needs else (),
+        gap=_directive(comments, "gap"),
         task=_FOLDER / "tasks" / f"{_directive(comments, 'task') or backend}.yaml",
     )
 

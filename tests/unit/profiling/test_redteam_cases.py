@@ -11,11 +11,9 @@ import pytest
 from agent.config import load_config
 from agent.task import Task, check_candidate, prepare_task
 from backends.types import Built, Rejected
-from profiling.redteam.cases import BACKENDS, Case, find_cases
+from profiling.redteam.cases import BACKENDS, Case, find_cases, read_case
 
 LEAST = {"cpp": 25, "cuda": 25, "cutlass": 1, "triton": 12}
-# Refused as they are built: the pattern is theirs.
-REFUSED = {"torch_arithmetic", "torch_by_another_name"}
 
 
 def task_of(path: Path) -> Task:
@@ -30,7 +28,7 @@ def found(task: Task, source: Path, cache: Path) -> Built | Rejected:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_there_are_as_many_as_we_say(backend: str) -> None:
-    assert len(find_cases(backend)) >= LEAST[backend]
+    assert len([case for case in find_cases(backend) if case.gap is None]) >= LEAST[backend]
 
 
 @pytest.mark.parametrize("backend", ["cuda", "cutlass", "triton"])
@@ -45,13 +43,11 @@ def test_cases_for_gpus_build_and_no_rule_is_over_eager(backend: str, tmp_path: 
 
     with ThreadPoolExecutor(max_workers=2) as pool:
         builds = dict(zip(cases, pool.map(build, cases), strict=True))
-    assert {c.name: b.evidence for c, (b, _) in builds.items() if isinstance(b, Rejected)} == {}
-    assert {c.name: h.reason for c, (_, h) in builds.items() if isinstance(h, Rejected)} == {}
+    assert {c.name: cheat.reason for c, (cheat, _) in builds.items() if isinstance(cheat, Rejected)} == {}
+    assert {c.name: twin.reason for c, (_, twin) in builds.items() if isinstance(twin, Rejected)} == {}
 
 
 def test_an_incomplete_case_is_named(tmp_path: Path) -> None:
-    from profiling.redteam.cases import read_case
-
     folder = tmp_path / "half_done"
     folder.mkdir()
     (folder / "exploit.cpp").write_text("// Does nothing.\n// expect: wrong\n")
