@@ -47,7 +47,7 @@ class Played:
     @property
     def as_expected(self) -> bool:
         """Whether the cheat was rejected for its own reason: one that does not build, say, shows nothing."""
-        return self.cheat.verdict == "rejected" and bool(re.search(self.case.expect or "", self.cheat.reason))
+        return self.cheat.verdict == "rejected" and bool(re.search(self.case.expect, self.cheat.reason))
 
     @property
     def ok(self) -> bool:

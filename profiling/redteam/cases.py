@@ -20,6 +20,7 @@ from pathlib import Path
 BACKENDS = ("cpp", "cuda", "cutlass", "triton")
 _SUFFIX = {"cpp": ".cpp", "cuda": ".cu", "cutlass": ".cu", "triton": ".py"}
 _FOLDER = Path(__file__).parent
+_NO_GAIN = r"^no gain|^b: clocks disagree"  # of a comparison of a twin, a, with its cheat, b
 _COMMENT = re.compile(r"^\s*(?://|#)\s?(.*)$")
 
 
@@ -33,7 +34,7 @@ class Case:
         tries: what the exploit tries, in a few words.
         cheat, honest: the sources.
         compared: whether the cheat is held against its twin in a comparison.
-        expect: what the reason for its rejection must match; None where it is compared.
+        expect: what the reason for its rejection must match.
         needs: layers of the sandbox.
         gap: why the exploit may pass, where that is known.
         task: the task file that both are kernels of.
@@ -45,7 +46,7 @@ class Case:
     cheat: Path
     honest: Path
     compared: bool
-    expect: str | None
+    expect: str
     needs: tuple[str, ...]
     gap: str | None
     task: Path
@@ -77,7 +78,7 @@ def read_case(backend: str, folder: Path) -> Case:
         cheat=cheat,
         honest=honest,
         compared=compared,
-        expect=expect,
+        expect=expect or _NO_GAIN,
         needs=tuple(layer.strip() for layer in needs.split(",")) if needs else (),
         gap=_directive(comments, "gap"),
         task=_FOLDER / "tasks" / f"{_directive(comments, 'task') or backend}.yaml",
