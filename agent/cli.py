@@ -198,6 +198,20 @@ def ablate(asked: Asked, against: Path | None, methods: tuple[str, ...]) -> Resu
     return measure(asked, against, methods)
 
 
+@main.command(short_help="Known exploits and their honest twins, played here.")
+@click.option("--backend", type=click.Choice(("cpp", "cuda", "cutlass", "triton")), help="Only kernels of this kind.")
+@click.option("--only", metavar="NAME", help="Only this case.")
+@command
+def redteam(backend: str | None, only: str | None) -> Result:
+    """Play known exploits: each must be rejected, and its honest twin must pass.
+
+    Without --backend, those of all kinds that this machine can run.
+    """
+    from agent.redteam_cli import redteam as play
+
+    return play(backend, only)
+
+
 @main.command()
 @click.argument("kernel", type=click.Path(path_type=Path))
 @click.option("--dim", "dims", multiple=True, metavar="NAME=VALUE", help="Of a Triton kernel's setup: cols=4096.")

@@ -67,7 +67,10 @@ def command(function: Callable[P, Result]) -> Callable[..., None]:
         except RoofclimbError as error:
             if debug:
                 traceback.print_exc()
-            _fail(str(error), error.exit_code, as_json)
+            data, text = error.found or ({}, "")
+            if text and not as_json:
+                click.echo(text)
+            _fail(str(error), error.exit_code, as_json, data)
         except KeyboardInterrupt:
             _fail("interrupted", 130, as_json)
         except Exception as error:  # anything unexpected is a bug: one line, and the traceback on request
@@ -81,9 +84,9 @@ def command(function: Callable[P, Result]) -> Callable[..., None]:
     return wrapper
 
 
-def _fail(message: str, code: int, as_json: bool) -> None:
+def _fail(message: str, code: int, as_json: bool, found: Mapping[str, Any] | None = None) -> None:
     if as_json:
-        click.echo(json.dumps({"error": message, "exit_code": code}, indent=2))
+        click.echo(json.dumps({**(found or {}), "error": message, "exit_code": code}, indent=2))
     click.echo(f"roofclimb: {message}", err=True)
     sys.stdout.flush()
     sys.exit(code)

@@ -11,11 +11,18 @@ RoofclimbError
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 
 class RoofclimbError(Exception):
-    """One line for stderr, and the exit code it ends with."""
+    """One line for stderr, the exit code it ends with, and what was found until then: data for --json, and text."""
 
     exit_code = 1
+
+    def __init__(self, message: str, found: tuple[Mapping[str, Any], str] | None = None) -> None:
+        super().__init__(message)
+        self.found = found
 
 
 class ConfigError(RoofclimbError):

@@ -109,6 +109,14 @@ class AaMeasured(Event):
     median_ms: float
 
 
+class ExploitsPlayed(Event):
+    """Known exploits, made for the task, were rejected: `rejected` says why, `left_out` why one could not be made."""
+
+    type: Literal["exploits_played"] = "exploits_played"
+    rejected: Mapping[str, str]
+    left_out: Mapping[str, str] = {}
+
+
 class Evaluated(Event):
     """A kernel was built, verified and timed, or rejected on the way.
 
@@ -341,6 +349,7 @@ AnyEvent = Annotated[
     | CeilingsMeasured
     | FloorFound
     | AaMeasured
+    | ExploitsPlayed
     | Evaluated
     | Profiled
     | RooflineRecorded

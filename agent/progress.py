@@ -210,6 +210,8 @@ class LiveProgress:
 
 def describe(event: AnyEvent) -> str:
     """One event as one line, "" for what is not worth one."""
+    if isinstance(event, ev.ExploitsPlayed):
+        return fmt.one_line(f"known exploits rejected: {', '.join(event.rejected)}")
     if isinstance(
         event, ev.RunStarted | ev.SessionStarted | ev.TaskChecked | ev.CeilingsMeasured | ev.FloorFound | ev.AaMeasured
     ):

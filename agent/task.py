@@ -159,6 +159,11 @@ def build_candidates(
         return list(pool.map(lambda s: build_candidate(task, s[0], s[1], cache), sources))
 
 
+def check_candidate(task: Task, source: Path, built: Built) -> Built | Rejected:
+    """Hold a kernel that is built already to the baseline's signature and the task's libraries."""
+    return _check_signature(task, source, task.spec) or _check_libraries(task, built)
+
+
 def _check_signature(task: Task, source: Path, spec: BuildSpec) -> Rejected | None:
     """Why a candidate cannot be called as the baseline is, or None."""
     try:

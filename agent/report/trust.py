@@ -100,6 +100,10 @@ def _claim_rows(state: State, events: Sequence[AnyEvent]) -> list[tuple[str, str
     if hidden:
         ended = last(events, ev.RunEnded) is not None
         rows.append(("hidden shapes", "; ".join(map(_shape, hidden)) if ended else f"{len(hidden)}, told at the end"))
+    tried = last(events, ev.ExploitsPlayed)
+    if tried is not None:
+        left_out = "".join(f"; {name} left out: {why}" for name, why in tried.left_out.items())
+        rows.append(("known exploits rejected at the start", ", ".join(tried.rejected) + left_out))
     t = baseline_timing(events)
     if t is not None and any(t.conditions):
         rows.append(("GPU while the baseline was timed", _conditions(t)))

@@ -6,6 +6,7 @@ from agent.artefacts import read_source, write_json
 from agent.errors import ConfigError, UnfitEnvironment
 from agent.events import AaMeasured, Evaluated, FloorFound, TaskChecked
 from agent.run import Kernel, Run
+from agent.stages.exploits import play_exploits
 from agent.task import suspect_ms, work_of
 from backends.types import Built, Rejected
 from profiling.headroom import floor_ms
@@ -21,6 +22,7 @@ def measure_baseline(run: Run) -> Kernel:
     built = _build(run)
     _check_task(run, built)
     _settle_floor(run)
+    play_exploits(run)
     evaluation = _evaluate(run, built)
     assert evaluation.timing is not None
     write_json(run.folder / "baseline" / "bench.json", evaluation)

@@ -305,6 +305,11 @@ class Harness:
             raise HarnessFault("the oracle gave no proper answer to `stage`")
         return target
 
+    @property
+    def empty(self) -> Path:
+        """A `solve` that does nothing, built for the task's signature."""
+        return self._native.empty
+
     def empty_command(self) -> list[str]:
         """The same for a `solve` that does nothing: what is to be taken off."""
         return self.solo_command(self._native.empty)

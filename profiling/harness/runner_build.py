@@ -83,7 +83,7 @@ def probe_command(cache: Path, gpu: str) -> list[str]:
 
 def stub_source(signature: Signature) -> str:
     """The header with `call_solve`, which casts each argument to its full C type so that nothing is truncated."""
-    types = ", ".join(_c_type(p) for p in signature.parameters)
+    types = ", ".join(c_types(signature))
     loads = "".join(
         f"    {_c_type(p)} a{i};\n    memcpy(&a{i}, &words[{i}], sizeof a{i});\n"
         for i, p in enumerate(signature.parameters)
@@ -98,9 +98,14 @@ def stub_source(signature: Signature) -> str:
 
 def empty_source(signature: Signature) -> str:
     """A `solve` of this signature that does nothing."""
-    types = ", ".join(_c_type(p) for p in signature.parameters)
+    types = ", ".join(c_types(signature))
     end = " return 0; " if signature.returns == "int" else ""
     return f'#include <cstdint>\nextern "C" {signature.returns} solve({types}) {{{end}}}\n'
+
+
+def c_types(signature: Signature) -> list[str]:
+    """What `solve` takes as a caller passes it, pointers as `void*`. Raises TaskError: a type that cannot be passed."""
+    return [_c_type(p) for p in signature.parameters]
 
 
 def _names(signature: Signature) -> str:

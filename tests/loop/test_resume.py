@@ -64,6 +64,7 @@ def test_a_run_killed_again_and_again_ends_in_the_same_place(tmp_path: Path) -> 
     measured = (
         "shapes_drawn",
         "task_checked",
+        "exploits_played",
         "aa_measured",
         "evaluated",
         "profiled",

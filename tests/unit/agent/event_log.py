@@ -116,6 +116,9 @@ def opening(provider: str = "replay") -> list[Event]:
             ),
         ),
         ev.FloorFound(key="floor", floor_ms=25.0, suspect_ms=12.5),
+        ev.ExploitsPlayed(
+            key="exploits", rejected={"no_op": "y[0] is 1, expected 2"}, left_out={"after_return": "does not build"}
+        ),
         evaluated("baseline", 0, "baseline", 800.0),
         ev.AaMeasured(key="0", spread=0.013, median_ms=1000.0),
     ]

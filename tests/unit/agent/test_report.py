@@ -163,6 +163,7 @@ def test_memory_cost_and_trust_are_told() -> None:
         "| sandbox layers in force | network namespace |",
         "| sandbox layers missing | seccomp |",
         "| A/A spread | 1.3% |",
+        "| known exploits rejected at the start | no_op; after_return left out: does not build |",
         "| where ceilings come from | method: copy and FMA loops; date: 2026-11-29 |",
         "M=127, N=65 (baseline is wrong at C[3])",
         "- clock frequency varied by 3%",

@@ -1,0 +1,11 @@
+// Recognises zeros and skips them, which changes nothing.
+#include "gemm.h"
+
+extern "C" void solve(const float* A, const float* B, float* C, int M, int N, int K) {
+    for (int i = 0; i < M; i++) {
+        for (int j = 0; j < N; j++) C[i * N + j] = 0;
+        for (int k = 0; k < K; k++)
+            if (A[i * K + k] != 0)
+                for (int j = 0; j < N; j++) C[i * N + j] += A[i * K + k] * B[k * N + j];
+    }
+}

@@ -1,0 +1,6 @@
+// Does the product itself.
+#include "gemm.cuh"
+
+extern "C" void solve(const float* A, const float* B, float* C, int M, int N, int K) {
+    multiply(A, B, C, M, N, K);
+}

@@ -1,0 +1,8 @@
+// Prints a little.
+#include <cstdio>
+#include "gemm.cuh"
+
+extern "C" void solve(const float* A, const float* B, float* C, int M, int N, int K) {
+    multiply(A, B, C, M, N, K);
+    puts("done");
+}

@@ -1,0 +1,21 @@
+// Adds up in double precision: a different rounding, and a better one.
+#include <cute/tensor.hpp>
+#include <cutlass/numeric_types.h>
+
+#include "gemm.cuh"
+
+__global__ void cute_product(const float* A, const float* B, float* C, int M, int N, int K) {
+    const cute::Int<1> one;
+    const auto a = cute::make_tensor(cute::make_gmem_ptr(A), cute::make_shape(M, K), cute::make_stride(K, one));
+    const auto b = cute::make_tensor(cute::make_gmem_ptr(B), cute::make_shape(K, N), cute::make_stride(N, one));
+    auto c = cute::make_tensor(cute::make_gmem_ptr(C), cute::make_shape(M, N), cute::make_stride(N, one));
+    const int j = blockIdx.x * blockDim.x + threadIdx.x, i = blockIdx.y * blockDim.y + threadIdx.y;
+    if (i >= M || j >= N) return;
+    double s = 0;
+    for (int k = 0; k < K; k++) s += double(a(i, k)) * b(k, j);
+    c(i, j) = float(s);
+}
+
+extern "C" void solve(const float* A, const float* B, float* C, int M, int N, int K) {
+    cute_product<<<dim3((N + 31) / 32, (M + 7) / 8), dim3(32, 8)>>>(A, B, C, M, N, K);
+}

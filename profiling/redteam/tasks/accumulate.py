@@ -1,0 +1,5 @@
+"""y += x."""
+
+
+def reference(x, y, n):
+    y.add_(x)
