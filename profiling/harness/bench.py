@@ -265,7 +265,16 @@ class Bench:
         count = len(draws)
         self._rig.phase("worker", self._rig.limits.call_s * count + _MARGIN_S)
         lead_us = self._rig.lead_us if led else 0
-        reply = self._worker.run(0, count, _span(labels), lead_us, flush=cold and led)
+        taken: list[dict[str, torch.Tensor]] = []
+
+        def take() -> None:
+            taken.extend(self._arena.outputs(slot) for slot in range(count))
+            self._rig.device.settle()
+
+        on_gpu = self._rig.device.one_by_one
+        reply = self._worker.run(0, count, _span(labels), lead_us, flush=cold and led, take=take if on_gpu else None)
+        if not on_gpu:
+            take()
         conditions = self._rig.device.conditions()
         records = []
         for slot, (draw, _) in enumerate(draws):
@@ -273,8 +282,7 @@ class Bench:
             if damage is not None:
                 raise CandidateFailure(f"{damage} in {labels[slot]}")
             call = reply.calls[slot]
-            outputs = self._arena.outputs(slot)
-            records.append(Record(draw, labels[slot], call.nanoseconds, call.event_nanoseconds, outputs))
+            records.append(Record(draw, labels[slot], call.nanoseconds, call.event_nanoseconds, taken[slot]))
         return Frame(tuple(records), reply.outside_ns, reply.waited_ns, conditions)
 
     def rerun(self, count: int, where: str) -> tuple[int, int]:

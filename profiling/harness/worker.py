@@ -9,7 +9,7 @@ import signal
 import socket
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -143,13 +143,24 @@ class Worker:
         """From now on call with the arguments of the arena's new layout. For workers on a GPU alone."""
         self._send(arena.layout.setup(secrets.randbits(64), arena.slots, self._allowed, named=self._named))
 
-    def run(self, first: int, count: int, where: str, lead_us: int = 0, *, flush: bool = False) -> Reply:
+    def run(
+        self,
+        first: int,
+        count: int,
+        where: str,
+        lead_us: int = 0,
+        *,
+        flush: bool = False,
+        take: Callable[[], None] | None = None,
+    ) -> Reply:
         """Let it run calls on slots [first, first + count), and stop it as the reply comes.
 
         Args:
             first, count: which.
             where: what the calls are, for a failure's reason.
             lead_us, flush: on a GPU, how a call begins that is timed (profiling/native/gpu.h).
+            take: takes the outputs home as the reply comes, before our clock is read: on a GPU work may go on while
+                every thread stands still, and what is not done by then is wrong.
 
         Raises:
             CandidateFailure: no good reply.
@@ -162,6 +173,8 @@ class Worker:
             start = time.perf_counter_ns()
             self._signal(signal.SIGCONT)
             frame = self._receive(time.monotonic() + limit)
+            if take is not None:
+                take()
             outside = time.perf_counter_ns() - start
             self.pause()
             waited, ours = self._waited_ns() - waited, _own_waited_ns() - ours
