@@ -290,6 +290,7 @@ def _ask(request: Mapping[str, object], work: Path, timeout_s: float) -> str | R
             "PYTHONDONTWRITEBYTECODE": "1",
             "PYTHONUNBUFFERED": "1",
             "HOME": str(work),
+            "USER": "roofclimb",  # torch asks who we are, and the list of users is out of reach
             "TMPDIR": str(work / "tmp"),
             "TRITON_CACHE_DIR": str(work / ARTIFACT / CACHE),
             "TRITON_HOME": str(work),

@@ -85,7 +85,7 @@ class Worker:
     ) -> None:
         self._limits = limits
         self._memory = limits.memory_bytes or memory_total() // 2
-        self._pid = 0
+        self._pid, self._end = 0, -1
         self._allowed, self._named = tuple(cores), named
         self._output = os.memfd_create("roofclimb-output", os.MFD_CLOEXEC)
         self._status, status = os.pipe()
@@ -252,10 +252,17 @@ class Worker:
         for level, kind, data in ancillary:
             if level == socket.SOL_SOCKET and kind == socket.SCM_CREDENTIALS:
                 pid = struct.unpack("=3i", data[:12])[0]
-                self._pid = self._pid or pid
+                self._learn(pid)
                 if pid != self._pid:
                     raise CandidateFailure("let another process answer")
         return frame
+
+    def _learn(self, pid: int) -> None:
+        """The worker says its number in its first frame."""
+        if not self._pid:
+            self._pid = pid
+            with suppress(ProcessLookupError):
+                self._end = os.pidfd_open(pid)
 
     def _check_memory(self) -> None:
         if not self._pid:
@@ -301,11 +308,16 @@ class Worker:
             return
         self.doom()
         self._process.end()
-        # The end of the status pipe says that the namespace's first process is gone too, and so all in it.
+        # The end of the status pipe says that the namespace's first process is ending, and so all in it.
         poll = select.poll()
         poll.register(self._status, select.POLLIN)
         while poll.poll(_STOP_S * 1000) and os.read(self._status, 64):
             pass
+        if self._end >= 0:  # only then is its memory given back, on a GPU too
+            poll = select.poll()
+            poll.register(self._end, select.POLLIN)
+            poll.poll(_STOP_S * 1000)
+            os.close(self._end)
         self._channel.close()
         os.close(self._status)
         os.close(self._output)

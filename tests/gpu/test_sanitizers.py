@@ -47,7 +47,9 @@ FAULTY = {
         "2 * kept[255 - threadIdx.x]", "2 * kept[threadIdx.x]"
     ),
     "initcheck": CLEAN.replace("    kept[", "    if (i < n && y[i] == 1.5f) y[i] = 0;\n    kept[", 1),
-    "synccheck": CLEAN.replace("    __syncthreads();", "    if (threadIdx.x < 240) __syncthreads();"),
+    "synccheck": CLEAN.replace(
+        "    __syncthreads();", "    if (threadIdx.x % 32 >= 16) __syncwarp(0xffff);\n    __syncthreads();"
+    ),
 }
 TRITON = """\
 import torch

@@ -4,8 +4,8 @@ __global__ void some(const float* x, float* y) {
     __shared__ float kept[kN];
     const int i = threadIdx.x;
     kept[i] = x[i];
-    if (i < kN - 16) __syncthreads();  // FAULT
-    if (i < kN - 16) y[i] = kept[i];
+    if (i % 32 >= 16) __syncwarp(0xffff);  // FAULT
+    y[i] = kept[i];
 }
 
 int main() {
