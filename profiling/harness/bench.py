@@ -261,14 +261,15 @@ class Bench:
             self._arena.stage(slot, inputs)
         if cold:
             self._rig.device.flush([r for slot in range(len(draws)) for r in self._arena.ranges(slot)])
-        self._rig.device.settle()
         count = len(draws)
         self._rig.phase("worker", self._rig.limits.call_s * count + _MARGIN_S)
         lead_us = self._rig.lead_us if led else 0
+        homes = [self._arena.homes() for _ in range(count)]
+        self._rig.device.settle()
         taken: list[dict[str, torch.Tensor]] = []
 
         def take() -> None:
-            taken.extend(self._arena.outputs(slot) for slot in range(count))
+            taken.extend(self._arena.outputs(slot, homes[slot]) for slot in range(count))
             self._rig.device.settle()
 
         on_gpu = self._rig.device.one_by_one

@@ -47,12 +47,14 @@ Driver driver;
 Event begin_event, default_stream_end, device_end;
 char message[512];
 
-// Holds every thread of the device for `hold_ns`, then reads `chunks` of 16 bytes `passes` times. The driver compiles it.
+// Holds every thread of the device for `hold_ns`, then reads `chunks` of 16 bytes `passes` times. Its blocks end together:
+// each counts itself at `arrived` and waits, for 50 us at most, until there are `all`. The driver compiles it.
 const char lead_kernel[] = R"(
 .version 6.0
 .target sm_50
 .address_size 64
-.visible .entry lead(.param .u64 buffer, .param .u64 chunks, .param .u64 hold_ns, .param .u32 passes)
+.visible .entry lead(.param .u64 buffer, .param .u64 chunks, .param .u64 hold_ns, .param .u32 passes,
+                     .param .u64 arrived, .param .u32 all)
 {
     .reg .pred %p<4>;
     .reg .b32 %r<16>;
@@ -78,7 +80,7 @@ HOLD:
     mov.u32 %r8, 0;
 PASS:
     setp.eq.u32 %p1, %r1, 0;
-    @%p1 bra END;
+    @%p1 bra READY;
     sub.u32 %r1, %r1, 1;
     mov.u64 %d8, %d6;
 READ:
@@ -93,10 +95,29 @@ READ:
     xor.b32 %r8, %r8, %r11;
     add.u64 %d8, %d8, %d7;
     bra READ;
-END:
+READY:
     setp.ne.u32 %p3, %r8, 1592594132;
-    @%p3 ret;
+    @%p3 bra MEET;
     st.global.u32 [%d1], %r8;
+MEET:
+    bar.sync 0;
+    setp.ne.u32 %p1, %r4, 0;
+    @%p1 bra LEAVE;
+    ld.param.u64 %d10, [arrived];
+    ld.param.u32 %r13, [all];
+    atom.global.add.u32 %r14, [%d10], 1;
+    mov.u64 %d4, %globaltimer;
+    add.u64 %d4, %d4, 50000;
+WAIT:
+    ld.volatile.global.u32 %r14, [%d10];
+    sub.u32 %r15, %r14, %r13;
+    setp.ge.s32 %p1, %r15, 0;
+    @%p1 bra LEAVE;
+    mov.u64 %d5, %globaltimer;
+    setp.lt.u64 %p2, %d5, %d4;
+    @%p2 bra WAIT;
+LEAVE:
+    bar.sync 0;
     ret;
 }
 )";
@@ -105,8 +126,9 @@ constexpr int kSmCount = 16, kL2Bytes = 38, kThreadsPerSm = 39;  // CUdevice_att
 struct {
     void* function;
     unsigned blocks;
-    Pointer buffer;
+    Pointer buffer, arrived;
     uint64_t chunks;
+    uint32_t all;
 } lead;
 
 template <typename Function>
@@ -182,13 +204,17 @@ bool prepare_lead(Device device) {
     lead.blocks = static_cast<unsigned>(sms * (threads / kThreads));
     const uint64_t bytes = static_cast<uint64_t>(kFlushL2s) * (l2 > 0 ? l2 : 64 << 20);
     lead.chunks = bytes / 16;
-    return good(driver.allocate(&lead.buffer, bytes), "cuMemAlloc");
+    const uint32_t none = 0;
+    return good(driver.allocate(&lead.buffer, bytes), "cuMemAlloc") &&
+           good(driver.allocate(&lead.arrived, sizeof none), "cuMemAlloc") &&
+           good(driver.to_device(lead.arrived, &none, sizeof none), "cuMemcpyHtoD");
 }
 
 bool run_lead(uint32_t hold_us, bool flush) {
     uint64_t hold_ns = UINT64_C(1000) * hold_us;
     uint32_t passes = flush ? kPasses : 0;
-    void* arguments[] = {&lead.buffer, &lead.chunks, &hold_ns, &passes};
+    lead.all += lead.blocks;  // counted on and on, so that nothing has to be cleared
+    void* arguments[] = {&lead.buffer, &lead.chunks, &hold_ns, &passes, &lead.arrived, &lead.all};
     return good(driver.launch(lead.function, lead.blocks, 1, 1, kThreads, 1, 1, 0, nullptr, arguments, nullptr),
                 "cuLaunchKernel");
 }
