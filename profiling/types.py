@@ -187,12 +187,14 @@ class Conditions:
         power_w: drawn.
         held_back: whether heat or the hardware's power brake slowed it. A power cap does not count: under it a large
             kernel is in its steady state.
+        shared: whether it worked for somebody else just before the call: another process, or what a kernel left behind.
     """
 
     sm_clock_mhz: float | None
     temperature_c: int | None
     power_w: float | None
     held_back: bool | None
+    shared: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +211,7 @@ class Timing:
         event_ms: on a GPU the median up to where the default stream ended, less the same for an empty `solve`: work on
             other streams is not in it. On a CPU the median again.
         conditions: on a GPU, how it fared at each sample.
-        held_back: samples that were dropped since heat or the power brake slowed the GPU.
+        disturbed: samples that were dropped since heat or the power brake slowed the GPU, or it was shared.
     """
 
     median_ms: float
@@ -220,7 +222,7 @@ class Timing:
     l2: Literal["cold", "hot"]
     event_ms: float | None = None
     conditions: tuple[Conditions | None, ...] = ()
-    held_back: int = 0
+    disturbed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +251,7 @@ class Comparison:
         a_ms, b_ms: medians.
         delta_ms: median of paired time_a - time_b; `delta_low_ms`, `delta_high_ms` its 95% interval, made alike.
         log_ratios: per worker pair, the log-ratio of each block, by the worker's clock.
-        held_back: blocks that were dropped since heat or the power brake slowed the GPU in them.
+        disturbed: blocks that were dropped since heat or the power brake slowed the GPU in them, or it was shared.
 
     Both kernels were right in every timed call; where one was not, a comparison is a `Rejected` instead.
     """
@@ -263,7 +265,7 @@ class Comparison:
     delta_low_ms: float
     delta_high_ms: float
     log_ratios: tuple[tuple[float, ...], ...]
-    held_back: int = 0
+    disturbed: int = 0
     kind: Literal["comparison"] = "comparison"
 
 

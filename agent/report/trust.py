@@ -107,7 +107,7 @@ def _claim_rows(state: State, events: Sequence[AnyEvent]) -> list[tuple[str, str
     t = baseline_timing(events)
     if t is not None and any(t.conditions):
         rows.append(("GPU while the baseline was timed", _conditions(t)))
-        rows.append(("held back by heat, dropped", _held_back(events)))
+        rows.append(("dropped: heat, or the GPU was shared", _disturbed(events)))
     if t is not None:
         shape = f"{len(t.samples_ms)} samples, interquartile range {fmt.duration(t.iqr_ms)}, caches {t.l2}"
         shape += f", an empty call's {fmt.duration(t.overhead_ms)} taken off"
@@ -127,12 +127,12 @@ def _conditions(timing: Timing) -> str:
     return ", ".join(shown) or fmt.MISSING
 
 
-def _held_back(events: Sequence[AnyEvent]) -> str:
+def _disturbed(events: Sequence[AnyEvent]) -> str:
     """Samples and blocks that were dropped over the whole run."""
     outcomes = [e.outcome for e in of_type(events, ev.Evaluated)]
-    samples = sum(o.timing.held_back for o in outcomes if isinstance(o, Evaluation) and o.timing)
+    samples = sum(o.timing.disturbed for o in outcomes if isinstance(o, Evaluation) and o.timing)
     compared = [e.outcome for e in of_type(events, ev.Compared)]
-    blocks = sum(c.held_back for c in compared if isinstance(c, Comparison))
+    blocks = sum(c.disturbed for c in compared if isinstance(c, Comparison))
     return f"{samples} samples, {blocks} blocks of comparisons"
 
 

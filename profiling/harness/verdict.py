@@ -60,7 +60,7 @@ def _failure_reason(check: CaseCheck, timed: Mapping[str, int]) -> str:
 def timing_of(times: Times, empty: Times, settings: MeasureSettings) -> Timing:
     """Milliseconds per call, less an empty `solve`."""
     overhead = median([ns for f in empty.frames for ns in f.own_ns])
-    cool = [f for f in times.frames if not _held_back([f])] or times.frames
+    cool = [f for f in times.frames if not _disturbed([f])] or times.frames
     kept = _calm_frames(cool)
     samples = tuple(max(0.0, ns - overhead) / 1e6 for f in kept for ns in f.own_ns)
     slope = _slope_ns(times)
@@ -75,7 +75,7 @@ def timing_of(times: Times, empty: Times, settings: MeasureSettings) -> Timing:
         l2=settings.l2,
         event_ms=_event_ms(times, empty),
         conditions=tuple(f.conditions for f in kept for _ in f.own_ns) if kept[0].conditions else (),
-        held_back=sum(len(f.own_ns) for f in times.frames) - sum(len(f.own_ns) for f in cool),
+        disturbed=sum(len(f.own_ns) for f in times.frames) - sum(len(f.own_ns) for f in cool),
     )
 
 
@@ -168,10 +168,13 @@ def comparison(found: Compared, rng: random.Random) -> Comparison | Rejected:
             return Rejected("time", f"{name}: {doubt}")
     overhead = median([float(ns) for f in found.empty.frames for ns in f.own_ns])
     waking, _ = _waking_ns(found.empty)
-    cool = [[x for x in pair if not _held_back([*x.a, *x.b])] for pair in found.pairs]
-    held_back = len(blocks) - sum(map(len, cool))
-    if not all(cool) or 2 * held_back > len(blocks):
-        return Rejected("time", f"heat or the power brake held the GPU back in {held_back} of {len(blocks)} blocks")
+    cool = [[x for x in pair if not _disturbed([*x.a, *x.b])] for pair in found.pairs]
+    disturbed = len(blocks) - sum(map(len, cool))
+    if not all(cool) or 2 * disturbed > len(blocks):
+        return Rejected(
+            "time",
+            f"the GPU was held back by heat or its power brake, or shared, in {disturbed} of {len(blocks)} blocks",
+        )
     pairs = [_calm_blocks(pair) for pair in cool]
     own = _Gains.of(pairs, lambda frames: _call_ns(frames, overhead))
     outside = own
@@ -192,7 +195,7 @@ def comparison(found: Compared, rng: random.Random) -> Comparison | Rejected:
         delta_low_ms=delta_low,
         delta_high_ms=delta_high,
         log_ratios=tuple(tuple(pair) for pair in own.ratios),
-        held_back=held_back,
+        disturbed=disturbed,
     )
 
 
@@ -250,8 +253,8 @@ def _gain_doubt(pairs: Sequence[Sequence[Block]], own: _Gains, outside: _Gains, 
     )
 
 
-def _held_back(frames: Sequence[FrameTimes]) -> bool:
-    return any(f.conditions is not None and f.conditions.held_back for f in frames)
+def _disturbed(frames: Sequence[FrameTimes]) -> bool:
+    return any(f.conditions is not None and (f.conditions.held_back or f.conditions.shared) for f in frames)
 
 
 def calm(frames: Sequence[FrameTimes]) -> bool:

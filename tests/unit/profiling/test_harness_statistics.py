@@ -117,19 +117,39 @@ def test_blocks_in_which_heat_held_the_gpu_back_are_dropped_whole_and_counted() 
     """A kernel must not win since the other one was measured while the chip was too hot."""
     found = verdict.comparison(_blocks(cool=8, hot=2), random.Random(1))
     assert isinstance(found, Comparison)
-    assert (found.held_back, round(found.low, 3), round(found.high, 3)) == (6, 2.0, 2.0)
+    assert (found.disturbed, round(found.low, 3), round(found.high, 3)) == (6, 2.0, 2.0)
+
+
+def test_blocks_in_which_the_gpu_worked_for_somebody_else_are_dropped() -> None:
+    """A kernel must not win by work that it leaves behind for the time of the other one."""
+    alone, shared = (Conditions(1980.0, 61, 512.5, False, shared=x) for x in (False, True))
+    frames = {
+        (ns, c): (FrameTimes(own_ns=(ns,), outside_ns=ns + 20_000, conditions=c),) * 2
+        for ns in (1_000_050, 1_500_050)
+        for c in (alone, shared)
+    }
+    calm = Block(a=frames[1_000_050, alone], b=frames[1_000_050, alone])
+    sabotaged = Block(a=frames[1_500_050, shared], b=frames[1_000_050, alone])
+    found = verdict.comparison(
+        Compared(pairs=((calm,) * 6 + (sabotaged,) * 4,) * 3, empty=_EMPTY, failure=None), random.Random(1)
+    )
+    assert isinstance(found, Comparison)
+    assert (found.disturbed, round(found.high, 3)) == (12, 1.0)
 
 
 def test_a_gpu_that_heat_holds_back_most_of_the_time_gives_no_comparison() -> None:
     found = verdict.comparison(_blocks(cool=2, hot=8), random.Random(1))
     assert isinstance(found, Rejected)
-    assert (found.stage, found.reason) == ("time", "heat or the power brake held the GPU back in 24 of 30 blocks")
+    assert (found.stage, found.reason) == (
+        "time",
+        "the GPU was held back by heat or its power brake, or shared, in 24 of 30 blocks",
+    )
 
 
 def test_samples_are_kept_with_the_gpus_conditions_and_without_those_that_heat_slowed() -> None:
     frames = (*_on_gpu(1_000_050, held_back=False), *_on_gpu(3_000_050, held_back=True))
     timing = verdict.timing_of(Times(frames=frames, rounds=()), _EMPTY, MeasureSettings())
-    assert (timing.samples_ms, timing.held_back) == ((1.0, 1.0), 2)
+    assert (timing.samples_ms, timing.disturbed) == ((1.0, 1.0), 2)
     assert timing.conditions == (Conditions(1980.0, 61, 512.5, False),) * 2
 
 
