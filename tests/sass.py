@@ -18,7 +18,8 @@ def cubin(source: str, arch: str, work: Path, *flags: str) -> Path:
     toolkit = find_toolkit()
     target = f"-arch={arch}"
     arguments = ["-cubin", "-std=c++17", target, *host_arguments(toolkit.host), *flags, "-o", "probe.cubin", "probe.cu"]
-    done = run_nvcc(toolkit, arguments, Walls(writable=(work,)), work=work, target=target, timeout_s=300.0)
+    walls = Walls(writable=(work,), readable=tuple(Path(flag[2:]) for flag in flags if flag.startswith("-I")))
+    done = run_nvcc(toolkit, arguments, walls, work=work, target=target, timeout_s=300.0)
     assert done.returncode == 0, done.stderr
     return work / "probe.cubin"
 

@@ -272,9 +272,9 @@ class Bench:
             taken.extend(self._arena.outputs(slot, homes[slot]) for slot in range(count))
             self._rig.device.settle()
 
-        on_gpu = self._rig.device.one_by_one
-        reply = self._worker.run(0, count, _span(labels), lead_us, flush=cold and led, take=take if on_gpu else None)
-        if not on_gpu:
+        alone = self._rig.device.one_by_one and led  # what batches say is the slope, and taking many home would blur it
+        reply = self._worker.run(0, count, _span(labels), lead_us, flush=cold and led, take=take if alone else None)
+        if not alone:
             take()
         conditions = self._rig.device.conditions()
         records = []
