@@ -114,7 +114,8 @@ class _Learned:
         for name in self.judgements[0].norms:
             norms = [j.norms[name] for j in self.judgements]
             scale = math.sqrt(sum(norm * norm for _, norm in norms) / len(norms))
-            known[name] = Exactness(max(relative_error(error, norm, scale) for error, norm in norms), scale)
+            worst = max(relative_error(error, norm, scale) for error, norm in norms)
+            known[name] = Exactness(worst, scale, max(j.shares[name] for j in self.judgements))
         return known
 
 

@@ -65,6 +65,20 @@ def test_a_kernel_must_be_about_as_exact_as_the_baseline() -> None:
     assert judge(CASE, {"y": expected.float()}, {"y": expected}, loose, exact).reason is None
 
 
+def test_no_kernel_is_asked_to_be_luckier_than_the_baseline() -> None:
+    """Where rounding alone comes near to the tolerance, every tenth honest kernel would fail on some element."""
+    case = Case({}, (Tensor("y", (2,), "float32", "out"),))
+    expected = {"y": torch.tensor([1.0, 1000.0], dtype=torch.float64)}
+    tolerance = Tolerance(atol=1e-3, rtol=0.0)
+    learned = judge(case, {"y": torch.tensor([1.0009, 1000.0])}, expected, tolerance, None)
+    assert 0.85 < learned.shares["y"] < 0.95
+    baseline = {"y": Exactness(1e-6, 1e3, learned.shares["y"])}
+    assert judge(case, {"y": torch.tensor([1.002, 1000.0])}, expected, tolerance, baseline).reason is None
+    assert judge(case, {"y": torch.tensor([1.005, 1000.0])}, expected, tolerance, baseline).reason is not None
+    exact = {"y": Exactness(1e-6, 1e3, 0.1)}
+    assert judge(case, {"y": torch.tensor([1.002, 1000.0])}, expected, tolerance, exact).reason is not None
+
+
 def test_an_output_that_cancels_is_measured_by_its_common_size() -> None:
     """A sum that happens to be near zero has a huge relative error in any order of adding: no kernel is to blame."""
     case = Case({}, (Tensor("y", (1,), "float32", "out"),))
