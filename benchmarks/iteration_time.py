@@ -46,17 +46,21 @@ def stage_of(event: AnyEvent) -> str | None:
         ev.CeilingsMeasured: "ceilings (cached)",
         ev.TaskChecked: "task check: wrong answers rejected, baseline's errors learned",
         ev.AaMeasured: "A/A spread",
+        ev.ExploitsPlayed: "known exploits tried",
+        ev.ShapesDrawn: "hidden shapes drawn",
         ev.MachineCodeChecked: "machine code disassembled and checked",
         ev.ReplyReceived: "model",
     }
     if isinstance(event, ev.Evaluated):
-        return f"verify and time {event.branch}"
+        return "build, verify and time the branches" if event.iteration else f"verify and time {event.branch}"
+    if isinstance(event, ev.Sanitized):
+        return f"sanitizers over {event.kernel}"
     if isinstance(event, ev.Profiled):
         return f"profile ({event.profile.source}, {event.profile.level})"
     if isinstance(event, ev.AblationBuilt):
         return "ablations built, code compared"
     if isinstance(event, ev.Compared):
-        return f"A/B {event.a} / {event.b}"
+        return "best kernel, champion and ablations interleaved" if event.iteration else f"A/B {event.a} / {event.b}"
     return names.get(type(event))
 
 
@@ -71,7 +75,8 @@ def rows(events: Sequence[AnyEvent]) -> Iterator[Row]:
         targeted = isinstance(event, ev.Profiled) and event.profile.level == "targeted"
         if targeted or getattr(event, "iteration", 0) > 0:
             part = "iteration"
-        extra = accepted and isinstance(event, ev.Profiled | ev.AaMeasured)
+        # Sanitizers run once the times would accept a champion, and decide with them.
+        extra = isinstance(event, ev.Sanitized) or (accepted and isinstance(event, ev.Profiled | ev.AaMeasured))
         yield ("accepted" if extra else part), stage_of(event) or "bookkeeping", spent
         if isinstance(event, ev.IterationEnded):
             accepted = False

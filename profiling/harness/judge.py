@@ -70,7 +70,7 @@ def judge(
     Integers must be equal, up to the order and the ties that the task leaves open. Floats need the same NaN and
     infinity masks, `|out - ref| <= atol + rtol*|ref|` for every element, and a relative norm error of at most
     `max(baseline_factor * baseline's, eps_factor * eps of the type)`. Where the baseline itself uses up much of the
-    elementwise tolerance, chance would decide on a kernel that is as exact: there it is four times what the baseline uses.
+    elementwise tolerance, chance would decide on a kernel as exact: there it is four times what the baseline uses.
 
     Args:
         case: which tensors are outputs.
