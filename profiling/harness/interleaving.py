@@ -157,8 +157,9 @@ class Interleaver:
         spent_s = [sum(sum(f.own_ns) for x in blocks for f in x[kernel]) / 1e9 for kernel in live]
         judging_s = len(live) * sitting.per_frame * len(blocks) * self.timer.verifier.judge_s
         most_s = share * self.timer.settings.max_time_s * len(live) / 2
+        most_blocks = self.timer.rig.device.most_blocks // (1 if len(live) == 2 else 2)  # one noisy pair keeps all
         return (
-            len(blocks) >= self.timer.rig.device.most_blocks
+            len(blocks) >= most_blocks
             or min(spent_s) >= share * self.timer.settings.min_time_s
             or time.monotonic() - start + judging_s > most_s
         )
