@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
 from typing import Protocol, runtime_checkable
 
 from pydantic import JsonValue
@@ -36,26 +35,22 @@ class Recorder(Protocol):
 
 
 class Asker:
-    """Asks through one provider, for one run. `make` makes it."""
+    """Asks for one run. `provider` says who answers a step."""
 
     def __init__(
-        self, make: Callable[[], Provider], journal: Journal, budget: Budget, stopped: Callable[[], bool]
+        self, provider: Callable[[Step], Provider], journal: Journal, budget: Budget, stopped: Callable[[], bool]
     ) -> None:
-        self._make = make
+        self._provider = provider
         self._journal = journal
         self._budget = budget
         self._stopped = stopped
 
-    @cached_property
-    def _provider(self) -> Provider:
-        """Made with the first question, so that a dry run needs neither key nor SDK."""
-        return self._make()
-
     def recorded_context(self, step: Step) -> Mapping[str, JsonValue] | None:
         """What the recorded prompt of a step was rendered from; None when answers are not recordings."""
-        if not isinstance(self._provider, Plays):
+        provider = self._provider(step)
+        if not isinstance(provider, Plays):
             return None
-        recording = self._provider.recorded(step)
+        recording = provider.recorded(step)
         return None if recording is None else recording.context
 
     def ask(self, request: Request, context: Mapping[str, object] | None = None) -> Reply:
@@ -108,17 +103,23 @@ class Asker:
         failed = self._journal.find(RequestFailed, key)
         if failed is not None:
             raise LLMError(failed.kind, failed.message)
-        worst_usd = self._provider.worst_case_usd(request)
+        provider = self._provider(request.step)
+        worst_usd = provider.worst_case_usd(request)
         worst_tokens = estimate_tokens(request.system + request.user) + request.max_output_tokens
         self._budget.reserve(lambda: fold(self._journal.events).cost, worst_usd, worst_tokens)
         try:
-            return self._send(request, context, worst_usd, worst_tokens)
+            return self._send(provider, request, context, worst_usd, worst_tokens)
         finally:
             # Only now: the reply is in the log, so no other request can find its cost nowhere.
             self._budget.release(worst_usd, worst_tokens)
 
     def _send(
-        self, request: Request, context: Mapping[str, object], worst_usd: float | None, worst_tokens: int
+        self,
+        provider: Provider,
+        request: Request,
+        context: Mapping[str, object],
+        worst_usd: float | None,
+        worst_tokens: int,
     ) -> Reply:
         step = request.step
         self._journal.append(
@@ -131,10 +132,10 @@ class Asker:
                 worst_tokens=worst_tokens,
             )
         )
-        if isinstance(self._provider, Recorder):
-            self._provider.attach(step, {name: plain(value) for name, value in context.items()})
+        if isinstance(provider, Recorder):
+            provider.attach(step, {name: plain(value) for name, value in context.items()})
         try:
-            reply = self._provider.complete(request)
+            reply = provider.complete(request)
         except LLMError as error:
             self._log_failure(step, error)
             raise

@@ -4,41 +4,20 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 from pydantic_core import ErrorDetails
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
+from agent.config_llm import PATHS, LLMSection, RoleSection
+from agent.config_values import Count, Dim, Gpu, NotNegative, Positive, Section, Whole
 from agent.errors import ConfigError
 
-
-def _whole(value: object) -> object:
-    """`1e6` and `4096.0` are whole numbers; `4096,` and `true` are not."""
-    if isinstance(value, bool):
-        raise ValueError("is true or false, not a whole number")
-    if isinstance(value, str):
-        try:
-            value = float(value)
-        except ValueError:
-            raise ValueError(f"{value!r} is not a whole number") from None
-    if isinstance(value, float):
-        if not value.is_integer():
-            raise ValueError(f"{value} is not a whole number")
-        return int(value)
-    return value
-
-
-Whole = Annotated[int, BeforeValidator(_whole)]
-Dim = Annotated[Whole, Field(ge=1, le=2**40)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Count = Annotated[Whole, Field(ge=1)]
-Gpu = Annotated[int, Field(ge=0)] | Annotated[str, Field(pattern=r"^(GPU|MIG)-[0-9a-zA-Z-]+$")]
-
+_Placed = TypeVar("_Placed", bound=Section)
 
 # What to write where pydantic's own words (a pattern, a tuple) do not say it.
 _FORMS: Mapping[str, str] = {
@@ -50,14 +29,8 @@ _FORMS: Mapping[str, str] = {
 _PATHS = {
     ("task", "baseline"),
     ("task", "reference"),
-    *(("llm", name) for name in ("answers", "record", "api_key_file", "prices")),
+    *(("llm", name) for name in PATHS),
 }
-
-
-class Section(BaseModel):
-    """Base of every section: immutable, no unknown keys."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class TensorSection(Section):
@@ -139,25 +112,6 @@ class SearchSection(Section):
     near_peak: Annotated[float, Field(ge=0, le=1)] = 0.15
     policy: Literal["advisory", "strict"] = "advisory"
     ablate: bool = True
-
-
-class LLMSection(Section):
-    """Which model answers. Swapping `provider` is the only change a live run needs."""
-
-    provider: str
-    model: str = ""
-    base_url: str | None = None
-    api_key_env: str | None = None
-    api_key_file: Path | None = None
-    answers: Path | None = None
-    record: Path | None = None
-    max_output_tokens: Count = 16000
-    timeout_s: Positive = 600.0
-    max_attempts: Count = 5
-    max_retry_s: Positive = 900.0
-    temperature: NotNegative | None = None
-    effort: str | None = None
-    prices: Path | None = None
 
 
 class BudgetSection(Section):
@@ -378,12 +332,20 @@ def resolve(config: Config, folder: Path) -> Config:
                 f"task.{label}: no file at {path}; paths resolve against the task file's folder, those of --set "
                 "against the working directory"
             )
-    llm = config.llm
-    if llm is not None:
-        names = ("api_key_file", "answers", "record", "prices")
-        llm = llm.model_copy(update={name: absolute(getattr(llm, name)) for name in names})
+    llm = None if config.llm is None else _resolved_llm(config.llm, absolute)
     memory = config.memory.model_copy(update={"url": _absolute_sqlite(config.memory.url)})
     return config.model_copy(update={"task": task, "llm": llm, "memory": memory, "output": config.output.absolute()})
+
+
+def _resolved_llm(llm: LLMSection, absolute: Callable[[Path | None], Path | None]) -> LLMSection:
+    def placed(section: _Placed) -> _Placed:
+        known = {name: getattr(section, name) for name in PATHS if name in type(section).model_fields}
+        return section.model_copy(update={name: absolute(path) for name, path in known.items()})
+
+    own = {name: value for name, value in llm.roles if isinstance(value, RoleSection)}
+    roles = {name: placed(role) for name, role in own.items()}
+    branches = tuple(placed(role) for role in llm.roles.branch)
+    return placed(llm).model_copy(update={"roles": llm.roles.model_copy(update={**roles, "branch": branches})})
 
 
 def _absolute_sqlite(url: str) -> str:

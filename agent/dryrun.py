@@ -13,11 +13,13 @@ from agent.config import Config
 from agent.errors import ConfigError
 from agent.faults import as_exit_codes
 from agent.journal import Journal
-from agent.llm.prices import Price, cost_usd, estimate_tokens, load_prices, price_for
-from agent.llm.types import Request, Usage
+from agent.llm.prices import cost_usd, estimate_tokens, load_prices, price_for
+from agent.llm.registry import LOCAL
+from agent.llm.types import LLMSettings, Request, Step, Usage
 from agent.progress import Progress
+from agent.roles import Roles
 from agent.run import Run, StopRun
-from agent.session import check_llm, copy_inputs, llm_settings, open_run
+from agent.session import check_llm, copy_inputs, open_run
 from agent.stages.baseline import measure_baseline
 from agent.stages.evidence import gather
 from agent.stages.planning import plan_request
@@ -60,25 +62,26 @@ def dry_run(config: Config, progress: Progress) -> tuple[Mapping[str, Any], str]
 def _estimate(run: Run, request: Request) -> dict[str, Any]:
     """Tokens and dollars of the whole run, repairs and rewrites left out."""
     assert run.task.config.llm is not None
-    settings = llm_settings(run.task.config.llm)
-    search = run.search
+    roles, search = Roles(run.task.config.llm), run.search
     plan = estimate_tokens(request.system + request.user)
     shared = estimate_tokens(request.system + request.prefix)
-    requests = search.iterations * (1 + search.branches)
-    input_tokens = search.iterations * (plan + search.branches * shared)
-    output_tokens = search.iterations * (_PLAN_OUTPUT + search.branches * _KERNEL_OUTPUT)
-    price = _price(settings.provider, settings.model, settings.prices)
+    branches = [Step(1, "branch", f"b{i}") for i in range(search.branches)]
+    asked = {Step(1, "plan"): Usage(plan, _PLAN_OUTPUT), **dict.fromkeys(branches, Usage(shared, _KERNEL_OUTPUT))}
+    costs = [_usd(roles.of(step), usage) for step, usage in asked.items()]
+    known = [usd for usd in costs if usd is not None]
     return {
-        "requests": requests,
+        "requests": search.iterations * len(asked),
         "first_prompt_tokens": plan,
-        "input_tokens": input_tokens,
-        "output_tokens": output_tokens,
-        "usd": 0.0 if settings.provider in ("replay", "file") else cost_usd(Usage(input_tokens, output_tokens), price),
+        "input_tokens": search.iterations * sum(usage.input or 0 for usage in asked.values()),
+        "output_tokens": search.iterations * sum(usage.output or 0 for usage in asked.values()),
+        "usd": search.iterations * sum(known) if len(known) == len(costs) else None,
     }
 
 
-def _price(provider: str, model: str, table: str | None) -> Price | None:
-    return price_for(provider, model, load_prices(table))
+def _usd(settings: LLMSettings, usage: Usage) -> float | None:
+    if settings.provider in LOCAL:
+        return 0.0
+    return cost_usd(usage, price_for(settings.provider, settings.model, load_prices(settings.prices)))
 
 
 def _text(request: Request, estimate: Mapping[str, Any]) -> str:

@@ -17,7 +17,7 @@ from types import FrameType
 from agent.artefacts import write_json, write_text
 from agent.asking import Asker
 from agent.budget import Budget
-from agent.config import Config, LLMSection, dump_config, load_config
+from agent.config import Config, dump_config, load_config
 from agent.errors import (
     ConfigError,
     Interrupted,
@@ -47,6 +47,7 @@ from agent.machine import Machine, find_machine, look_at
 from agent.paths import cache_folder, new_run_folder, remove_run_folder
 from agent.progress import Progress
 from agent.report.build import write_reports
+from agent.roles import Providers, Roles
 from agent.run import Run
 from agent.state import State, StateFold, fold, write_state
 from agent.task import Task, on_machine, open_harness, prepare_task
@@ -154,7 +155,7 @@ def open_run(folder: Path, journal: Journal, progress: Progress, stopped: thread
             catalogue=load_catalogue(),
             store=store,
             scope=_scope(config, task, machine),
-            asker=Asker(lambda: _provider(config), journal, budget, stopped.is_set),
+            asker=Asker(_providers(config), journal, budget, stopped.is_set),
             budget=budget,
             progress=progress,
             versions={"roofclimb": version("roofclimb"), **task.backend.toolchain()},
@@ -239,34 +240,14 @@ def stop_on_signals(stopped: threading.Event) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def llm_settings(section: LLMSection) -> LLMSettings:
-    """The `llm` section as providers take it."""
-
-    def text(path: Path | None) -> str | None:
-        return None if path is None else str(path)
-
-    return LLMSettings(
-        provider=section.provider,
-        model=section.model,
-        base_url=section.base_url,
-        api_key_env=section.api_key_env,
-        api_key_file=text(section.api_key_file),
-        answers=text(section.answers),
-        record=text(section.record),
-        max_output_tokens=section.max_output_tokens,
-        timeout_s=section.timeout_s,
-        max_attempts=section.max_attempts,
-        max_retry_s=section.max_retry_s,
-        temperature=section.temperature,
-        effort=section.effort,
-        prices=text(section.prices),
-    )
-
-
-def _provider(config: Config) -> Provider:
+def _providers(config: Config) -> Providers:
     assert config.llm is not None
+    return Providers(Roles(config.llm), _make_provider)
+
+
+def _make_provider(settings: LLMSettings) -> Provider:
     try:
-        return make_provider(llm_settings(config.llm))
+        return make_provider(settings)
     except ValueError as error:
         raise ConfigError(str(error)) from None
 
@@ -277,12 +258,17 @@ def check_llm(config: Config, *, asks: bool = True) -> None:
         raise ConfigError(
             "llm: is required for a run; name a provider (anthropic, openai, openai-compatible, replay, file)"
         )
-    settings = llm_settings(config.llm)
+    for where, settings in Roles(config.llm).in_use().items():
+        _check_settings(where, settings, config, asks=asks)
+
+
+def _check_settings(where: str, settings: LLMSettings, config: Config, *, asks: bool) -> None:
+    prefix = "" if where == "llm" else f"{where}: "
     problem = check_settings(settings)
     if problem is not None and problem != check_key(settings):
-        raise ConfigError(problem)
+        raise ConfigError(f"{prefix}{problem}")
     if problem is not None and asks:
-        raise ModelUnusable(problem)
+        raise ModelUnusable(f"{prefix}{problem}")
     if config.budget.usd is not None and settings.provider not in ("replay", "file"):
         table = load_prices(settings.prices)
         if price_for(settings.provider, settings.model, table) is None:

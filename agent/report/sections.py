@@ -21,6 +21,8 @@ from agent.report.view import (
 from agent.state import State
 from profiling.types import AXES, Profile
 
+_MODEL_COLUMNS = ("model", "replies", "cost", "branches", "right", "accepted")
+
 _METRICS_SHOWN = 12
 
 
@@ -219,6 +221,14 @@ def _memory(state: State, events: Sequence[AnyEvent]) -> Section:
     return Section("learned", "What was learned", lines=tuple(lines), bullets=state.lessons)
 
 
+def _branches_of(model: str, state: State) -> tuple[str, str, str]:
+    """How many branches a model made, how many were right, and how many became the best kernel."""
+    own = [b for b in state.branches if b.model == model]
+    accepted = {i.iteration for i in state.iterations if i.status == "accepted"}
+    won = sum(b.champion and b.iteration in accepted for b in own)
+    return str(len(own)), str(sum(b.status == "pass" for b in own)), str(won)
+
+
 def _cost(state: State, events: Sequence[AnyEvent]) -> Section:
     cost = state.cost
     purposes = tuple(
@@ -228,7 +238,12 @@ def _cost(state: State, events: Sequence[AnyEvent]) -> Section:
     for event in of_type(events, ev.ReplyReceived):
         models.setdefault(event.reply.model, []).append(event.reply.usd)
     by_model = tuple(
-        (model, str(len(prices)), fmt.dollars(None if None in prices else sum(p or 0.0 for p in prices)))
+        (
+            model,
+            str(len(prices)),
+            fmt.dollars(None if None in prices else sum(p or 0.0 for p in prices)),
+            *_branches_of(model, state),
+        )
         for model, prices in models.items()
     )
     tokens = ", ".join(f"{kind.replace('_', ' ')} {fmt.count(amount)}" for kind, amount in cost.tokens.items())
@@ -239,7 +254,7 @@ def _cost(state: State, events: Sequence[AnyEvent]) -> Section:
         lines=(f"{fmt.dollars(cost.usd)} for {cost.calls} calls; tokens: {tokens}.",),
         tables=(
             Table(("purpose", "cost"), purposes, frozenset(("cost",))),
-            Table(("model", "replies", "cost"), by_model, frozenset(("replies", "cost"))),
+            Table(_MODEL_COLUMNS, by_model, frozenset(_MODEL_COLUMNS[1:])),
         ),
         bullets=tuple(failed),
     )

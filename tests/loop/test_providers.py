@@ -58,6 +58,30 @@ def test_a_whole_run_through_the_real_sdk(tmp_path: Path, provider: str, variabl
     assert json.loads(again.stdout)["speedup"] > 1.5
 
 
+def test_roles_have_models_of_their_own_and_the_report_says_what_each_cost_and_won(tmp_path: Path) -> None:
+    """A large model plans, small ones of two makers write: through both SDKs, with a key for each."""
+    with Loopback(answer) as server:
+        claude = {"provider": "anthropic", "model": "claude-sonnet-4-5", "base_url": server.base_url}
+        gpt = {"provider": "openai", "model": "gpt-5.1", "base_url": server.v1_url}
+        haiku = {"model": "claude-haiku-4-5"}
+        config = write_task(tmp_path, {**claude, "roles": {"branch": [gpt, haiku]}}, ablate=False)
+        keys = {"ANTHROPIC_API_KEY": KEY, "OPENAI_API_KEY": f"{KEY}-too"}
+        done = roofclimb("run", "--config", str(config), cwd=tmp_path, env=keys)
+        assert done.returncode == 0, done.stderr
+    state = state_of(tmp_path)
+    assert [b.model for b in state.branches] == ["gpt-5.1", "claude-haiku-4-5"]
+    summary = (tmp_path / "runs/latest/summary.md").read_text(encoding="utf-8")
+    rows = [
+        line.split("|") for line in summary.splitlines() if line.startswith("| claude-") or line.startswith("| gpt-")
+    ]
+    assert {row[1].strip(): (row[2].strip(), row[4].strip()) for row in rows} == {
+        "claude-sonnet-4-5": ("1", "0"),
+        "gpt-5.1": ("1", "1"),
+        "claude-haiku-4-5": ("1", "1"),
+    }
+    assert sum(int(row[6]) for row in rows) == 1
+
+
 def test_a_model_that_refuses_the_key_ends_the_run_with_4_and_a_line_that_helps(tmp_path: Path) -> None:
     denied = Fault("status", status=401, error={"type": "authentication_error", "message": "invalid x-api-key"})
     with Loopback(lambda asked: denied) as server:

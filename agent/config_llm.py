@@ -1,0 +1,61 @@
+"""The `llm` section: who answers, and who answers in which role."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BeforeValidator
+
+from agent.config_values import Count, NotNegative, Positive, Section
+
+PATHS = ("api_key_file", "answers", "record", "prices")
+"""Keys that name files or folders."""
+
+
+def _several(value: object) -> object:
+    """One model stands for a list of one."""
+    return [value] if isinstance(value, dict) else value
+
+
+class RoleSection(Section):
+    """What differs in one role. A role that names a provider takes none of the section's own provider over."""
+
+    provider: str | None = None
+    model: str | None = None
+    base_url: str | None = None
+    api_key_env: str | None = None
+    api_key_file: Path | None = None
+    answers: Path | None = None
+    timeout_s: Positive | None = None
+    temperature: NotNegative | None = None
+    effort: str | None = None
+
+
+class RolesSection(Section):
+    """Models by what is asked. Branches take theirs in turn; a repair is its branch's, unless it has one of its own."""
+
+    plan: RoleSection | None = None
+    branch: Annotated[tuple[RoleSection, ...], BeforeValidator(_several)] = ()
+    repair: RoleSection | None = None
+    ablate: RoleSection | None = None
+
+
+class LLMSection(Section):
+    """Which model answers. Swapping `provider` is the only change a live run needs."""
+
+    provider: str
+    model: str = ""
+    base_url: str | None = None
+    api_key_env: str | None = None
+    api_key_file: Path | None = None
+    answers: Path | None = None
+    record: Path | None = None
+    max_output_tokens: Count = 16000
+    timeout_s: Positive = 600.0
+    max_attempts: Count = 5
+    max_retry_s: Positive = 900.0
+    temperature: NotNegative | None = None
+    effort: str | None = None
+    prices: Path | None = None
+    roles: RolesSection = RolesSection()

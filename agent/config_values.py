@@ -1,0 +1,37 @@
+"""What the values of a config are made of."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+
+def _whole(value: object) -> object:
+    """`1e6` and `4096.0` are whole numbers; `4096,` and `true` are not."""
+    if isinstance(value, bool):
+        raise ValueError("is true or false, not a whole number")
+    if isinstance(value, str):
+        try:
+            value = float(value)
+        except ValueError:
+            raise ValueError(f"{value!r} is not a whole number") from None
+    if isinstance(value, float):
+        if not value.is_integer():
+            raise ValueError(f"{value} is not a whole number")
+        return int(value)
+    return value
+
+
+Whole = Annotated[int, BeforeValidator(_whole)]
+Dim = Annotated[Whole, Field(ge=1, le=2**40)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Count = Annotated[Whole, Field(ge=1)]
+Gpu = Annotated[int, Field(ge=0)] | Annotated[str, Field(pattern=r"^(GPU|MIG)-[0-9a-zA-Z-]+$")]
+
+
+class Section(BaseModel):
+    """Base of every section: immutable, no unknown keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
