@@ -26,6 +26,7 @@ class RoleSection(Section):
     base_url: str | None = None
     api_key_env: str | None = None
     api_key_file: Path | None = None
+    api_key_command: str | None = None
     answers: Path | None = None
     timeout_s: Positive | None = None
     temperature: NotNegative | None = None
@@ -49,6 +50,7 @@ class LLMSection(Section):
     base_url: str | None = None
     api_key_env: str | None = None
     api_key_file: Path | None = None
+    api_key_command: str | None = None
     answers: Path | None = None
     record: Path | None = None
     max_output_tokens: Count = 16000

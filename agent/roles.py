@@ -11,7 +11,8 @@ from typing import Any
 from agent.config_llm import LLMSection, RoleSection
 from agent.llm.types import LLMSettings, Provider, Step
 
-_OF_A_PROVIDER = ("model", "base_url", "api_key_env", "api_key_file", "answers", "temperature", "effort")
+_KEYS = ("api_key_env", "api_key_file", "api_key_command")
+_OF_A_PROVIDER = ("model", "base_url", *_KEYS, "answers", "temperature", "effort")
 
 
 class Roles:
@@ -74,6 +75,7 @@ def llm_settings(section: LLMSection) -> LLMSettings:
         base_url=section.base_url,
         api_key_env=section.api_key_env,
         api_key_file=_text(section.api_key_file),
+        api_key_command=section.api_key_command,
         answers=_text(section.answers),
         record=_text(section.record),
         max_output_tokens=section.max_output_tokens,

@@ -182,7 +182,7 @@ class RemoteProvider(ABC):
     def _key_advice(self) -> str:
         source = key_source(self._settings)
         if source is None:
-            return "The server wants a key: name it with llm.api_key_env or llm.api_key_file"
+            return "The server wants a key: name it with llm.api_key_env, llm.api_key_file or llm.api_key_command"
         return f"Check the key in {source}"
 
     def _request_advice(self, failure: Failure) -> str:

@@ -119,6 +119,7 @@ class LLMSettings:
         base_url: for openai-compatible.
         api_key_env: environment variable holding the key; None takes the provider's usual one.
         api_key_file: file holding the key.
+        api_key_command: program and arguments that print the key.
         answers: folder of recorded answers (replay) or of prompts and answers (file).
         record: folder to record every exchange into, None for off.
         max_output_tokens: limit of one answer.
@@ -133,6 +134,7 @@ class LLMSettings:
     base_url: str | None = None
     api_key_env: str | None = None
     api_key_file: str | None = None
+    api_key_command: str | None = None
     answers: str | None = None
     record: str | None = None
     max_output_tokens: int = 16000

@@ -155,7 +155,8 @@ def test_memory_cost_and_trust_are_told() -> None:
     for expected in (
         "memory.prefetch is blocked (0.970×): made 3% slower on this machine",
         "- FMA pays once tiles fit the first cache.",
-        "$0.50 for 5 calls; tokens: input 5.0k, output 10.0k, cache read 2.5k, cache write 0.",
+        "$0.50 for 5 calls; tokens: input 5.0k, output 10.0k, cache read 2.5k, cache write 0; "
+        "33.3% of the input came from the cache.",
         "| branch | $0.40 |",
         "| device | Imaginary CPU, 4 usable cores |",
         "| versions | g++: g++ (made up) 12.2.0; perf: not installed |",

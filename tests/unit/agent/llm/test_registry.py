@@ -89,6 +89,26 @@ def test_a_key_file_is_checked_and_its_newline_stripped(tmp_path: Path) -> None:
     assert "is empty" in problem(settings)
 
 
+def test_a_command_gives_the_key_once_and_what_it_prints_is_never_shown(tmp_path: Path) -> None:
+    """Keys live in password stores: one must not be unlocked for every request, nor what it says be shown."""
+    script, count = tmp_path / "ask", tmp_path / "count"
+    script.write_text(f"#!/bin/sh\necho x >> {count}\necho {KEY}\necho noise >&2\nexit ${{1:-0}}\n")
+    script.chmod(0o755)
+    settings = LLMSettings("anthropic", "m", api_key_command=str(script), api_key_file=str(tmp_path / "unused"))
+    for _ in range(3):
+        assert check_settings(settings, {}) is None
+    key = read_key(settings, {})
+    assert key is not None
+    assert key.get_secret_value() == KEY
+    assert count.read_text() == "x\n"
+    said = problem(LLMSettings("anthropic", "m", api_key_command=f"{script} 3"))
+    assert f"`{script} 3` ended with exit code 3" in said
+    assert KEY not in said
+    assert "cannot be run: No such file" in problem(LLMSettings("anthropic", "m", api_key_command=str(tmp_path / "no")))
+    assert "cannot be read" in problem(LLMSettings("anthropic", "m", api_key_command="pass 'show"))
+    assert "is empty" in problem(LLMSettings("anthropic", "m", api_key_command="true"))
+
+
 def test_a_local_server_needs_no_key_and_is_not_sent_the_one_of_openai() -> None:
     with Loopback(lambda asked: "fine") as server:
         settings = LLMSettings("openai-compatible", "m", base_url=server.v1_url)
