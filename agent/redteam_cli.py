@@ -28,6 +28,8 @@ def redteam(backend: str | None, only: str | None) -> tuple[Mapping[str, Any], s
         raise UnfitEnvironment(f"redteam: {backend} cases cannot be played here: {left_out[backend]}")
     missing: dict[str, list[str]] = {}
     cases = [case for name, found in wanted.items() if name not in left_out for case in found]
+    if not cases:
+        raise UnfitEnvironment(f"redteam: nothing can be played here: {'; '.join(left_out.values()) or 'no such case'}")
     played = []
     for number, done in enumerate(play(cases, missing.__setitem__), 1):
         played.append(done)

@@ -93,6 +93,9 @@ def _over(base: LLMSettings, role: RoleSection) -> LLMSettings:
         fresh = LLMSettings(role.provider)
         own: dict[str, Any] = {name: getattr(fresh, name) for name in _OF_A_PROVIDER}
         base = replace(base, provider=role.provider, **own)
+    elif role.base_url is not None or any(getattr(role, name) is not None for name in _KEYS):
+        none: dict[str, Any] = dict.fromkeys(_KEYS)
+        base = replace(base, **none)  # a key is for one server, and one is enough
     given: dict[str, Any] = {name: value for name, value in role if value is not None and name != "provider"}
     given.update({name: str(value) for name, value in given.items() if isinstance(value, Path)})
     return replace(base, **given)

@@ -13,8 +13,8 @@ from backends.process import Completed
 from backends.types import BuildSpec, Built, Rejected, SourceError
 from backends.walls import Walls
 
-# `/usr/x` behind `-isystem`, `-I/usr/x`, `--sysroot=/usr/x`, `-rpath=/usr/x`; a macro's value names nothing.
-_NAMES_FILE = re.compile(r"(?:@|-(?!D)[\w-]*=?)?(/.+)")
+# `/usr/x` behind `-isystem`, `-I/usr/x`, `--sysroot=/usr/x`, `-Xcompiler=-I/usr/x`; a macro's value names nothing.
+_NAMES_FILE = re.compile(r"(?:@|(?:-(?!D)[\w-]*?=?)*)(/.+)")
 _DENIED = "Permission denied"
 _MAY_READ = "a kernel reads its own folder, the toolchain and task.build.include"
 
@@ -62,12 +62,13 @@ def lies_beside(source: Path, spec: BuildSpec) -> bool:
 def walls(source: Path, spec: BuildSpec, work: Path, headers: Sequence[Path] = ()) -> Walls:
     """What of the user's a kernel may read while it is compiled in `work`, the only place to write to.
 
-    That is the include folders, the kernel's own, and what the task's flags name; and a library's `headers`.
+    That is the include folders, the kernel's own, a library's `headers`, and what the task's flags name, programs too.
     """
     parts = (part for flag in spec.flags for part in flag.split(","))
     named = (Path(match[1]) for match in map(_NAMES_FILE.match, parts) if match)
     beside = (source.parent.absolute(),) if lies_beside(source, spec) else ()
-    return Walls(writable=(work,), readable=(*spec.include, *beside, *named, *headers), hidden=spec.hidden)
+    readable = (*spec.include, *beside, *headers)
+    return Walls(writable=(work,), readable=readable, tools=tuple(named), hidden=spec.hidden)
 
 
 def without_folders(log: str, work: Path, source: Path) -> str:

@@ -17,6 +17,7 @@ from backends.dependencies import library_refusal
 from backends.disassembly import parse_objdump
 from backends.host_compiler import (
     Compiler,
+    compiler_folders,
     disk_error,
     empty_library,
     find_compiler,
@@ -210,7 +211,8 @@ def _preprocess(compiler: Compiler, copy: Path, source: Path, spec: BuildSpec) -
     if failed is not None:
         return failed
     text = (copy.parent / _PREPROCESSED).read_text(encoding="utf-8", errors="replace")
-    headers = included(user_text(text, copy.name).includes, work, inside)
+    seen = inside.with_tools(compiler_folders(compiler.argv))
+    headers = included(user_text(text, copy.name).includes, work, seen)
     if isinstance(headers, Failed):
         return headers
     return _Unit(text, _key(compiler, [copy.read_bytes(), *headers], spec))

@@ -275,7 +275,8 @@ def _preprocess(job: _Job) -> _Unit | Failed:
     if isinstance(text, Failed):
         return text
     includes = user_text(text, job.copy.name).includes
-    headers = included(includes, job.work, job.walls)
+    inside = job.walls.with_tools(job.toolkit.folders)
+    headers = included(includes, job.work, inside)
     if isinstance(headers, Failed):
         return headers
     sources = [own, *(header.decode(errors="replace") for header in headers)]
@@ -287,7 +288,7 @@ def _preprocess(job: _Job) -> _Unit | Failed:
             return device
         includes = tuple(dict.fromkeys((*includes, *user_text(device, job.copy.name).includes)))
         entered += _ENTERED.findall(device)
-        headers = included(includes, job.work, job.walls)
+        headers = included(includes, job.work, inside)
         if isinstance(headers, Failed):
             return headers
     return _Unit(text, target, _key(job, target, headers, entered))

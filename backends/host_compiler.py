@@ -105,7 +105,8 @@ def compiler_folders(argv: tuple[str, ...]) -> tuple[Path, ...]:
         return (program, *more)
     lines = (line for line in done.stderr.splitlines() if not line.startswith(_NO_FOLDERS))
     named = dict.fromkeys(Path(os.path.abspath(name)) for line in lines for name in _FOLDER.findall(line))
-    return (program, *more, *(path for path in named if path != Path("/") and path.exists()))
+    own = program.resolve().parent.parent.glob("lib*")  # its shared libraries, where it is installed by itself
+    return (program, *more, *own, *(path for path in named if path != Path("/") and path.exists()))
 
 
 def _probe(argv: tuple[str, ...]) -> Compiler:

@@ -150,10 +150,9 @@ def _entries(folder: Path, secrets: Sequence[Path]) -> Iterator[Path]:
         entries = [Path(entry.path) for entry in os.scandir(folder) if not entry.is_symlink()]
     except OSError:
         return
-    # By the beginning of the name: a database has companions.
-    beginnings = tuple(str(secret) for secret in secrets if secret != folder)
-    open_ones = (e for e in entries if not e.name.startswith(".") and not str(e).startswith(beginnings))
-    yield from _apart(open_ones, secrets)
+    # A database has companions.
+    closed = {f"{secret}{end}" for secret in secrets for end in ("", "-wal", "-shm", "-journal")}
+    yield from _apart((e for e in entries if not e.name.startswith(".") and str(e) not in closed), secrets)
 
 
 def _drop_capabilities() -> None:

@@ -165,7 +165,8 @@ def _evaluate(
     for branch, built, key in zip(branches, builds, keys, strict=True):
         event = run.journal.find(Evaluated, key)
         if event is None:
-            run.checkpoint()
+            if run.gpu is None or built is new[0]:  # on a GPU the first question measures all
+                run.checkpoint()
             run.progress.activity(f"verifying and timing {branch.branch}")
             seconds = built.seconds if isinstance(built, Built) else None
             outcome = built if isinstance(built, Rejected) else next(found)

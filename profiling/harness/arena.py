@@ -90,7 +90,8 @@ class Layout:
                 arguments.append((protocol.SCALAR, scalar_word(argument), 0, 0))
             else:
                 p = next(placed)
-                kept = protocol.UNWRITTEN if p.tensor.role == "out" else protocol.TENSOR
+                unwritten = p.tensor.role == "out" and not p.tensor.zeroed
+                kept = protocol.UNWRITTEN if unwritten else protocol.TENSOR
                 arguments.append((kept, p.offset, p.offset, p.offset + p.size))
         return protocol.setup_frame(0, 1, self.slot_bytes, arguments, cores, self._names(named), apart=True)
 

@@ -56,7 +56,7 @@ class Evaluator:
         problem, device = self.timer.rig.problem, self.timer.rig.device
         cases = (*problem.checks, problem.timed)
         for candidate in candidates if device.one_by_one else ():
-            if candidate is candidates[0] or device.has_room_for_more:
+            if device.has_room_for_more:
                 candidate.checking = self.verifier.start(candidate.artifact, cases)
                 candidate.timing = self.timer.start(candidate.artifact)
         for candidate in candidates:

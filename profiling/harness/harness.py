@@ -26,6 +26,7 @@ from profiling.types import (
     MeasureSettings,
     Problem,
     TaskCheck,
+    TaskError,
 )
 
 _DOUBTS = 3  # a kernel is `suspect` when this many measurements in a row are
@@ -139,18 +140,21 @@ class Harness:
 
         Times in doubt are taken again, twice: a busy machine is not held against a kernel, a forged clock stays one.
         """
-        return next(self.evaluate_each([artifact]))
+        return self._believed(artifact, self._evaluate_alone(artifact, verify=True))
 
     def evaluate_each(self, artifacts: Sequence[Path]) -> Iterator[Evaluation]:
         """Evaluate kernels, in order: on the host one by one as asked for, on a GPU all together."""
         groups = [[artifact] for artifact in artifacts] if self._problem.gpu is None else [list(artifacts)]
         for group in groups:
+            if len(group) == 1:
+                yield self.evaluate(group[0])
+                continue
             try:
                 found = self._evaluate(group, verify=True)
-            except HarnessFault:
+            except (HarnessFault, TaskError):
                 if not self._oracle.alive():
                     raise
-                # Whichever it was, the others are not to suffer for it.
+                # Whichever it was that broke or took the memory, the others are not to suffer for it.
                 found = [self._evaluate_alone(artifact, verify=True) for artifact in group]
             for artifact, evaluation in zip(group, found, strict=True):
                 yield self._believed(artifact, evaluation)
@@ -196,14 +200,25 @@ class Harness:
             try:
                 outcomes = self._compare([pairs[i] for i in open_pairs])
             except HarnessFault:
-                if left == 0 or not self._oracle.alive():
+                if not self._oracle.alive() or (left == 0 and len(open_pairs) == 1):
                     raise
-                continue
+                if left > 0:
+                    continue
+                outcomes = [self._compare_alone(*pairs[i]) for i in open_pairs]
             found |= dict(zip(open_pairs, outcomes, strict=True))
             open_pairs = [i for i in open_pairs if _is_doubtful(found[i])]
             if not open_pairs:
                 break
         return [found[i] for i in range(len(pairs))]
+
+    def _compare_alone(self, a: Path, b: Path) -> Comparison | Rejected:
+        """Whichever kernel's worker does not start, the others' comparisons are not to suffer for it."""
+        try:
+            return self._compare([(a, b)])[0]
+        except HarnessFault as fault:
+            if not self._oracle.alive():
+                raise
+            return Rejected("time", str(fault))
 
     def _compare(self, pairs: Sequence[tuple[Path, Path]]) -> list[Comparison | Rejected]:
         kernels: list[Path] = []

@@ -11,13 +11,14 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from profiling.harness.arena import torch_dtype
-from profiling.harness.bench import Bench, Record
+from profiling.harness.arena import Layout, out_of_memory, torch_dtype
+from profiling.harness.bench import Bench, Record, plan_slots
 from profiling.harness.inputs import Draw
 from profiling.harness.timing import Calls, Timer, frame_times
 from profiling.harness.verify import described
 from profiling.harness.wire import Block, Compared, FrameTimes, Round, Times
 from profiling.harness.worker import CandidateFailure
+from profiling.types import TaskError
 
 _BLOCK_NS = 1_000_000
 _MIN_BLOCKS = 5
@@ -49,14 +50,24 @@ class Interleaver:
             What each pair rests on. A kernel that fails takes its own pairs with it, and no other.
         """
         if self._fit(len(kernels)):
-            return self._sit(kernels, pairs, rng)
+            try:
+                return self._sit(kernels, pairs, rng)
+            except (RuntimeError, MemoryError, TaskError) as error:
+                if not out_of_memory(error) or len(kernels) == 2:
+                    raise
         return tuple(self._sit((kernels[a], kernels[b]), [(0, 1)], rng)[0] for a, b in pairs)
 
     def _fit(self, kernels: int) -> bool:
-        """Whether the outputs of the fewest blocks of so many kernels may wait to be judged."""
-        outputs = [t for t in self.timer.rig.problem.timed.tensors if t.role != "in"]
+        """Whether so many kernels can sit together: their arenas, and outputs that wait to be judged."""
+        rig = self.timer.rig
+        outputs = [t for t in rig.problem.timed.tensors if t.role != "in"]
         call_bytes = sum(t.elements * torch_dtype(t.dtype).itemsize for t in outputs)
-        return kernels == 2 or 2 * _MIN_BLOCKS * kernels * call_bytes <= self.timer.rig.device.kept_bytes
+        layout = Layout.of(rig.problem.timed, rig.device.align, rig.device.gap)
+        # What is staged is kept a second time, to be compared.
+        arenas = 2 * kernels * plan_slots(layout, rig.device) * layout.slot_bytes
+        return kernels == 2 or (
+            2 * _MIN_BLOCKS * kernels * call_bytes <= rig.device.kept_bytes and 2 * arenas <= rig.device.available()
+        )
 
     def _sit(
         self, kernels: Sequence[Path], pairs: Sequence[tuple[int, int]], rng: random.Random
@@ -66,10 +77,11 @@ class Interleaver:
         try:
             for number in range(self.timer.settings.pairs):
                 if not started:
-                    started = self._start(kernels, self.timer.settings.pairs - number)
+                    live = {kernel: kernels[kernel] for kernel in sitting.live()}
+                    started = self._start(live, self.timer.settings.pairs - number)
                     for workers in started:
                         for kernel in sitting.live():
-                            with sitting.blaming(kernel):
+                            with sitting.blaming(kernel, workers[kernel]):
                                 workers[kernel].ready()  # before anything is timed
                 kept = self._round(started.pop(), sitting, rng, batched=number == 0)
                 self._judge(kept, sitting)
@@ -81,15 +93,15 @@ class Interleaver:
         empty = self.timer.empty(sitting.per_frame, n) if sitting.live() else None
         return tuple(sitting.compared(pair, empty) for pair in pairs)
 
-    def _start(self, kernels: Sequence[Path], wanted: int) -> list[Workers]:
+    def _start(self, kernels: Mapping[int, Path], wanted: int) -> list[Workers]:
         """Sets of workers that start side by side: on a GPU that takes longest, and they wait there without a core."""
         case = self.timer.rig.problem.timed
         sets: list[Workers] = []
         try:
             while not sets or (len(sets) < wanted and self.timer.rig.device.has_room_for_more):
                 sets.append({})
-                for number, kernel in enumerate(kernels):
-                    sets[-1][number] = Bench(self.timer.rig, kernel, case)
+                for number, artifact in kernels.items():
+                    sets[-1][number] = Bench(self.timer.rig, artifact, case)
         except BaseException:
             _close(sets)
             raise
@@ -106,22 +118,23 @@ class Interleaver:
             sides: dict[int, Calls] = {}
             call_ns = {}
             for kernel in sitting.live():
-                entered.enter_context(sitting.blaming(kernel))  # for what shows as its worker is left, such as hoarding
-                with sitting.blaming(kernel):
+                # Once more for what shows as its worker is left, such as hoarding.
+                entered.enter_context(sitting.blaming(kernel, workers[kernel]))
+                with sitting.blaming(kernel, workers[kernel]):
                     bench = entered.enter_context(workers[kernel])
                     sides[kernel] = Calls(bench, self.timer.rig, kept[kernel], 0)
             for kernel in sitting.live():
-                with sitting.blaming(kernel):
+                with sitting.blaming(kernel, workers[kernel]):
                     call_ns[kernel] = self.timer.warm_up(sides[kernel])
             if not sitting.live():
                 return kept
-            slots = min(bench.slots for bench in workers.values())
-            fastest = min(call_ns.values())
+            slots = min(workers[kernel].slots for kernel in sitting.live())
+            fastest = min(call_ns[kernel] for kernel in sitting.live())
             sitting.per_frame = self.timer.per_frame(_BLOCK_NS, fastest, slots)
             if self.timer.rig.device.one_by_one and batched:
                 n = self.timer.batch_calls(fastest, slots)
                 for kernel in sitting.live():
-                    with sitting.blaming(kernel):
+                    with sitting.blaming(kernel, workers[kernel]):
                         sitting.batches[kernel] = self.timer.batches(sides[kernel], n)
             while sitting.live() and not self._enough(sitting, start, sides):
                 self._block(sides, sitting, rng)
@@ -139,7 +152,7 @@ class Interleaver:
             drawn = sides[turn[0]].draw(sitting.per_frame)
             for kernel in turn:
                 if kernel not in sitting.failures:
-                    with sitting.blaming(kernel):
+                    with sitting.blaming(kernel, sides[kernel].bench):
                         frame = sides[kernel].run_drawn(drawn, "timed call", cold=cold, led=True)
                         times[kernel].append(frame_times(frame))
         sitting.rounds[-1].append({kernel: (t[0], t[1]) for kernel, t in times.items() if len(t) == 2})
@@ -206,12 +219,13 @@ class Sitting:
         return sorted({kernel for pair in pairs for kernel in pair})
 
     @contextmanager
-    def blaming(self, kernel: int) -> Iterator[None]:
-        """What fails here is the kernel's failure."""
+    def blaming(self, kernel: int, worker: Bench) -> Iterator[None]:
+        """What fails here is the kernel's failure. Its worker is ended: one that hangs would run beside the others."""
         try:
             yield
         except CandidateFailure as error:
-            self.failures[kernel] = described(error)
+            self.failures.setdefault(kernel, described(error))
+            worker.close()
 
     def settled(self) -> bool:
         """Whether more blocks of this set of workers would say little of any pair: a GPU is quiet."""

@@ -223,7 +223,8 @@ class Gpu:
             raise ToolchainError("torch sees no GPU: install a torch that is built for CUDA, and check nvidia-smi")
         self._uuid = uuid
         self._watch = GpuWatch(uuid)
-        self._flush_s, self._shared = math.inf, False
+        self._flush_s = math.inf
+        self._shared: bool | None = None  # not seen where nothing is flushed
         self.torch_device = torch.device("cuda")
         torch.set_default_device(self.torch_device)
         torch.cuda.init()
@@ -266,8 +267,8 @@ class Gpu:
 
     def conditions(self) -> Conditions | None:
         """By the driver, some milliseconds ago at most, and by how long the last flush took."""
-        latest = self._watch.latest
-        return None if latest is None else replace(latest, shared=self._shared)
+        latest = self._watch.latest or Conditions(None, None, None, None)
+        return replace(latest, shared=self._shared)
 
     def equal(self, pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> bool:
         """On the device, asked for once."""

@@ -65,8 +65,8 @@ def _pointed(case: Case, tensor: Tensor, form: Form, values: torch.Tensor) -> Fo
     if bool(outside.any()):
         at = int(torch.nonzero(outside)[0])
         return f"{_named(tensor, at)} is {int(given.reshape(-1)[at])}, but {tensor.ties} has {table.shape[1]} to a row"
-    twice = _repeated(given)
-    if bool(twice.any()) and not bool(_repeated(wanted).any()):
+    twice = _repeated(given) & ~_repeated(wanted).any(dim=-1, keepdim=True)  # in rows where the reference repeats none
+    if bool(twice.any()):
         row, place = torch.nonzero(twice)[0].tolist()
         index = int(given.sort(dim=-1).values[row, place])
         return f"{tensor.name} names index {index} twice in row {row}"

@@ -96,7 +96,20 @@ def doubts(times: Times, empty: Times) -> str | None:
     take as long by our clock as by the worker's; so must what N more calls add to a frame of N; and in a frame of many
     calls none may do the work of the others.
     """
-    return _uneven(times.frames) or _frame_doubt(times.frames, empty) or _batch_doubt(times.rounds, empty)
+    return (
+        _mostly_disturbed(times.frames)
+        or _uneven(times.frames)
+        or _frame_doubt(times.frames, empty)
+        or _batch_doubt(times.rounds, empty)
+    )
+
+
+def _mostly_disturbed(frames: Sequence[FrameTimes]) -> str | None:
+    """A kernel must not choose its samples by disturbing the others."""
+    disturbed = sum(_disturbed([f]) for f in frames)
+    if 2 * disturbed <= len(frames):
+        return None
+    return f"the GPU was held back by heat or its power brake, or shared, in {disturbed} of {len(frames)} calls"
 
 
 def _batch_doubt(rounds: Sequence[Round], empty: Times) -> str | None:

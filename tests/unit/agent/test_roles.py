@@ -44,6 +44,10 @@ def test_a_role_with_a_provider_of_its_own_takes_no_key_and_no_address_over() ->
     settings = found.of(Step(1, "branch", "b0"))
     assert (settings.api_key_env, settings.temperature) == (None, None)
     assert settings.base_url == "http://127.0.0.1:1/v1"
+    elsewhere = roles(branch={"base_url": "http://gateway"}).of(Step(1, "branch", "b0"))
+    assert (elsewhere.model, elsewhere.api_key_env) == ("large", None)
+    other = roles(branch={"api_key_file": "/keys/other"}).of(Step(1, "branch", "b0"))
+    assert (other.api_key_env, other.api_key_file) == (None, "/keys/other")
     same = roles(branch={"model": "small"}).of(Step(1, "branch", "b0"))
     assert (same.api_key_env, same.temperature) == ("LARGE_KEY", 0.5)
 

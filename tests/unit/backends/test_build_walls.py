@@ -162,7 +162,11 @@ def test_flags_of_the_task_open_the_folders_that_they_name(tmp_path: Path) -> No
     (tmp_path / "library").mkdir()
     (tmp_path / "library" / "library.h").write_text("#pragma once\n", encoding="utf-8")
     library = tmp_path / "library"
-    for flags in (("-isystem", str(library)), (f"-I{library}", f"-Wl,-rpath,{library}")):
+    for flags in (
+        ("-isystem", str(library)),
+        (f"-I{library}", f"-Wl,-rpath,{library}"),
+        (f"-Wp,-I{library}",),
+    ):
         result = CppBackend().build(source, BuildSpec(flags=flags), tmp_path / "cache")
         assert isinstance(result, Built), result
 

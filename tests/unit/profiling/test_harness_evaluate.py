@@ -119,7 +119,8 @@ def test_many_are_compared_in_one_sitting_and_a_failure_costs_its_own_pairs_alon
     """Ablations sit with their champion: one that crashes or is wrong must not take the others' evidence with it."""
     wrong = compile_kernel(f"{GEMM_HEAD} {{ C[0] = 1; }}", lab.folder, "wrong_beside")
     crash = compile_kernel(f"{GEMM_HEAD} {{ __builtin_trap(); }}", lab.folder, "crash_beside")
-    pairs = [(lab.naive, lab.fast), (wrong, lab.fast), (crash, lab.fast), (lab.fast, lab.naive)]
+    hang = compile_kernel(f"{GEMM_HEAD} {{ for (volatile int i = 0;;) i = i; }}", lab.folder, "hang_beside")
+    pairs = [(lab.naive, lab.fast), (wrong, lab.fast), (crash, lab.fast), (hang, lab.fast), (lab.fast, lab.naive)]
     gain, *failed, loss = lab.harness.compare_all(pairs)
     assert isinstance(gain, Comparison), gain
     assert isinstance(loss, Comparison), loss
@@ -128,6 +129,7 @@ def test_many_are_compared_in_one_sitting_and_a_failure_costs_its_own_pairs_alon
     reasons = [found.reason for found in failed if isinstance(found, Rejected)]
     assert reasons[0].startswith("a: timed call 1: C[0,0] is 1")
     assert reasons[1].startswith("a: crashed: SIG")
+    assert reasons[2].startswith("a: exceeded its time limit")
 
 
 def test_a_kernel_against_itself_is_two_workers(lab: Lab) -> None:
