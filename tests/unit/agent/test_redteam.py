@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from agent.cli import main
 from agent.command import Result, command
 from agent.errors import HarnessBroken
-from agent.redteam import Outcome, Played
+from agent.redteam import Outcome, Played, unavailable
 from profiling.redteam.cases import find_cases
 
 CASE = next(case for case in find_cases("cpp") if case.name == "no_op")
@@ -72,6 +72,13 @@ def test_without_a_gpu_its_cases_are_the_machines_fault() -> None:
     assert (done.returncode, done.stdout) == (3, "")
     assert done.stderr.startswith("roofclimb: redteam: triton cases cannot be played here: ")
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.skipif(unavailable("cuda") is None, reason="this machine has a GPU: the case is played")
+def test_nothing_played_is_no_success() -> None:
+    done = CliRunner().invoke(main, ["redteam", "--only", "sync_detour_alone"])
+    assert done.exit_code == 3
+    assert "nothing can be played here: " in done.stderr
 
 
 def test_without_a_backend_what_cannot_be_played_is_left_out_by_name() -> None:
