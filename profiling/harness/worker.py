@@ -261,7 +261,7 @@ class Worker:
         """The worker says its number in its first frame."""
         if not self._pid:
             self._pid = pid
-            with suppress(ProcessLookupError):
+            with suppress(OSError):  # it is gone, or the kernel has none
                 self._end = os.pidfd_open(pid)
 
     def _check_memory(self) -> None:
