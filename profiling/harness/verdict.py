@@ -20,7 +20,7 @@ _WAITED = 0.02  # of its time, that a frame may have waited for a core
 _SHARED = 1.25  # in one frame, the mean call may take this many times the median one
 # In a comparison both kernels are woken alike, so what waking costs mostly cancels: the clocks may differ on the gain
 # by this share, and by what a waking varies over the shorter of two frames.
-_GAIN_APART, _WAKE_VARIES_NS = 0.02, 10_000.0
+_GAIN_APART, _WAKE_VARIES_NS = 0.02, 50_000.0
 
 _Half = tuple[FrameTimes, FrameTimes]
 
