@@ -166,8 +166,8 @@ def _measure(lab: Lab, pair: _Pair, methods: _Methods) -> _Found:
     variants = {n: _variant(code, n, built, wholes[n]) for n, built in zip(without, others, strict=True)}
     pairs = {"": (base.artifact, kernel.artifact)}
     for name, variant in variants.items():
-        if isinstance(variant.built, Built) and (name == ALL or variant.event.code_differs is not False):
-            pairs[name] = (variant.built.artifact, wholes[name].artifact)
+        if variant.comparable is not None:
+            pairs[name] = (variant.comparable.artifact, wholes[name].artifact)
     outcomes = dict(zip(pairs, harness.compare_all(list(pairs.values())), strict=True))
     gain = outcomes[""]
     if isinstance(gain, Rejected):

@@ -31,10 +31,11 @@ class Ahead:
 
     def start(self, sources: Sequence[tuple[Path, BuildSpec]]) -> None:
         """Begin with these, in this order."""
-        for source, spec in sources if self._pool is not None else ():
+        if self._pool is None:
+            return
+        for source, spec in sources:
             key = _key(source, spec)
             if key not in self._futures:
-                assert self._pool is not None
                 self._futures[key] = self._pool.submit(self._build, source, spec)
 
     def take(self, source: Path, spec: BuildSpec) -> Outcome | None:

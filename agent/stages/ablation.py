@@ -44,6 +44,12 @@ class Variant:
     event: AblationBuilt
     built: Built | Rejected
 
+    @property
+    def comparable(self) -> Built | None:
+        """Its build, where there is something to compare: a switch that changes no machine code is not measured."""
+        same = self.event.method != ALL and self.event.code_differs is False
+        return None if same or isinstance(self.built, Rejected) else self.built
+
 
 def check_machine_code(
     run: Run, iteration: int, plan: Plan, base: Kernel, champion: Kernel

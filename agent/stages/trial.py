@@ -9,7 +9,7 @@ from agent.artefacts import write_json
 from agent.run import Kernel, Match, Run
 from agent.stages.ablation import Ablation, Variant, ablation_folder, ablation_name
 from agent.stages.switches import ALL
-from backends.types import Built, Rejected
+from backends.types import Rejected
 from profiling.types import Comparison
 
 _CHAMPION = "champion"
@@ -36,8 +36,8 @@ def hold_trial(run: Run, iteration: int, base: Kernel, champion: Kernel, variant
     matches = {_CHAMPION: Match((base.label, base.built), (champion.label, champion.built))}
     for method, variant in variants.items():
         whole, name = (base, "all methods off") if method == ALL else (champion, f"without {method}")
-        if isinstance(variant.built, Built) and (method == ALL or variant.event.code_differs is not False):
-            matches[ablation_name(method)] = Match((name, variant.built), (whole.label, whole.built))
+        if variant.comparable is not None:
+            matches[ablation_name(method)] = Match((name, variant.comparable), (whole.label, whole.built))
     outcomes = run.compare_all(iteration, matches)
     for method in variants:
         if ablation_name(method) in outcomes:

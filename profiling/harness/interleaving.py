@@ -219,8 +219,7 @@ class Sitting:
 
     def live(self) -> list[int]:
         """The kernels that something can still be said of: neither they nor what they are compared with has failed."""
-        pairs = [pair for pair in self.pairs if not self.failures.keys() & set(pair)]
-        return sorted({kernel for pair in pairs for kernel in pair})
+        return sorted({kernel for pair in self.pairs if self._holds(pair) for kernel in pair})
 
     @contextmanager
     def blaming(self, kernel: int, worker: Bench) -> Iterator[None]:
