@@ -1,13 +1,16 @@
-"""Candidates built before they are asked for, on cores that nothing which is timed uses."""
+"""What is done before it is asked for: candidates built on cores that nothing which is timed uses, workers started."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
+from threading import Thread
 
 from backends.types import BuildSpec, Built, Rejected
+from profiling.types import HarnessFault, TaskError
 
 Outcome = Built | Rejected
 
@@ -38,6 +41,12 @@ class Ahead:
             if key not in self._futures:
                 self._futures[key] = self._pool.submit(self._build, source, spec)
 
+    def look(self, read: Callable[[Built], object], builds: Sequence[Built]) -> None:
+        """Begin to read these builds, before anything that is built; whoever reads them next finds it done."""
+        if self._pool is not None:
+            for built in builds:
+                self._pool.submit(read, built)
+
     def take(self, source: Path, spec: BuildSpec) -> Outcome | None:
         """What came of a build; waits for one that goes on. None for one that was not begun."""
         future = self._futures.pop(_key(source, spec), None)
@@ -53,6 +62,35 @@ class Ahead:
         """Wait for what goes on, and give the threads back."""
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
+
+
+class WorkersAhead:
+    """Workers that open a GPU while compilers run. Nothing depends on them: whoever finds none starts its own.
+
+    Args:
+        prepare: has so many of them ready.
+    """
+
+    def __init__(self, prepare: Callable[[int], None]) -> None:
+        self._prepare = prepare
+        self._thread: Thread | None = None
+
+    def start(self, workers: int) -> None:
+        """Begin with so many, and return at once."""
+        self.close()
+        self._thread = Thread(target=self._run, args=(workers,), name="workers-ahead")
+        self._thread.start()
+
+    def _run(self, workers: int) -> None:
+        # What is broken shows again where a measurement needs it, and a stop is seen by the run itself.
+        with suppress(HarnessFault, TaskError, InterruptedError):
+            self._prepare(workers)
+
+    def close(self) -> None:
+        """Wait for what goes on."""
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
 
 
 def _key(source: Path, spec: BuildSpec) -> tuple[bytes, str]:

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import Future
+from threading import Lock
 
 from backends.types import Backend, Built, Listing
 from profiling.machine_code import same_code
 
 
 class MachineCode:
-    """Disassembles with a backend and keeps what came out. Safe in threads, where at worst the same is done twice."""
+    """Disassembles with a backend and keeps what came out. Safe in threads: who comes second waits for the first."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
-        self._device: dict[str, Listing | None] = {}
-        self._host: dict[str, Listing | None] = {}
+        self._device: dict[str, Future[Listing | None]] = {}
+        self._host: dict[str, Future[Listing | None]] = {}
+        self._lock = Lock()
 
     def device(self, built: Built) -> Listing | None:
         """The functions that do the work; None without a disassembler."""
-        return _once(self._device, built, self._backend.disassemble)
+        return self._once(self._device, built, self._backend.disassemble)
 
     def differs(self, one: Built, other: Built) -> bool | None:
         """Whether two builds differ, on the device or in how the host launches it; None where that is unknown."""
@@ -33,10 +36,17 @@ class MachineCode:
         return not same_code(host[0], host[1])
 
     def _host_side(self, built: Built) -> Listing | None:
-        return _once(self._host, built, self._backend.host_side)
+        return self._once(self._host, built, self._backend.host_side)
 
-
-def _once(known: dict[str, Listing | None], built: Built, make: Callable[[Built], Listing | None]) -> Listing | None:
-    if built.key not in known:
-        known[built.key] = make(built)
-    return known[built.key]
+    def _once(
+        self, known: dict[str, Future[Listing | None]], built: Built, make: Callable[[Built], Listing | None]
+    ) -> Listing | None:
+        with self._lock:
+            found = known.get(built.key)
+            future = found or known.setdefault(built.key, Future())
+        if found is None:
+            try:
+                future.set_result(make(built))
+            except BaseException as error:
+                future.set_exception(error)
+        return future.result()

@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from agent.ahead import Ahead
+from agent.ahead import Ahead, WorkersAhead
 from agent.asking import Asker
 from agent.budget import Budget
 from agent.config import SearchSection
@@ -104,14 +104,19 @@ class Run:
     _best: Kernel | None = None
     code: MachineCode = field(init=False)
     _ahead: Ahead = field(init=False)
+    _workers: WorkersAhead | None = field(init=False)
 
     def __post_init__(self) -> None:
         self.code = MachineCode(self.task.backend)
         self._ahead = Ahead(self._build_ahead, spare_cores() if self.gpu is not None else ())
+        opens_ahead = self.lab is not None and self.lab.opens_ahead
+        self._workers = WorkersAhead(self.lab.prepare) if self.lab is not None and opens_ahead else None
 
     def close(self) -> None:
         """Give back what was begun and is not needed."""
         self._ahead.close()
+        if self._workers is not None:
+            self._workers.close()
 
     @property
     def best(self) -> Kernel:
@@ -269,6 +274,15 @@ class Run:
     def build_ahead(self, sources: Sequence[Source]) -> None:
         """Begin to build these, beside what is measured on a GPU: some of them are asked for next."""
         self._ahead.start(sources)
+
+    def disassemble_ahead(self, builds: Sequence[Built]) -> None:
+        """Begin with the listings of these, beside what is measured on a GPU."""
+        self._ahead.look(self.code.device, builds)
+
+    def prepare_workers(self, count: int) -> None:
+        """Have workers for the next measurement on a GPU start now, beside the compilers."""
+        if self._workers is not None:
+            self._workers.start(count)
 
     def _build_ahead(self, source: Path, spec: BuildSpec) -> Built | Rejected:
         return build_candidate(self.task, source, spec, self.cache)

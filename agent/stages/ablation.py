@@ -55,15 +55,19 @@ def check_machine_code(
     run: Run, iteration: int, plan: Plan, base: Kernel, champion: Kernel
 ) -> tuple[MethodPresence, ...]:
     """Each planned method's signature in the champion, relative to the kernel it was applied to."""
-    before, after = run.code.device(base.built), run.code.device(champion.built)
     key = run.key(iteration, "machine-code")
 
     def check() -> MachineCodeChecked:
         run.progress.activity("checking machine code")
+        # Both kernels, one without each method, one without any: they sit together next.
+        kernels = 2 + (len(plan.methods) + 1 if run.search.ablate else 0)
+        run.prepare_workers(kernels * run.task.config.measure.pairs)
+        before, after = run.code.device(base.built), run.code.device(champion.built)
         presence = check_methods(plan.method_ids, before, after)
         return MachineCodeChecked(key=key, iteration=iteration, presence=presence)
 
     checked = run.journal.once(MachineCodeChecked, key, check)
+    before, after = run.code.device(base.built), run.code.device(champion.built)
     mixes = {name: None if x is None else instruction_mix(x) for name, x in (("before", before), ("after", after))}
     folder = iteration_folder(run.folder, iteration)
     resources = {"before": base.built.resources, "after": champion.built.resources}

@@ -17,6 +17,7 @@ from backends.types import Built, Rejected
 from profiling.types import Evaluation
 
 _ASKED_AGAIN = 2
+_WORKERS = 2  # of a branch: one is checked, one is timed
 
 
 def write_branches(run: Run, iteration: int, best: Kernel, plan: Plan) -> list[BranchWritten]:
@@ -48,7 +49,11 @@ def evaluate_branches(run: Run, iteration: int, plan: Plan, written: Sequence[Br
     sources = [w for w in written if w.source is not None]
     run.checkpoint()
     run.progress.activity(f"building {len(sources)} branches")
+    unmeasured = [w for w in sources if run.journal.find(Evaluated, _key(run, iteration, w)) is None]
+    if unmeasured:
+        run.prepare_workers(_WORKERS * len(unmeasured))
     builds = run.build_candidates([(_source_path(run, w), run.task.spec) for w in sources])
+    run.disassemble_ahead([run.best.built, *(built for built in builds if isinstance(built, Built))])
     if run.search.ablate:
         good = [w for w, built in zip(sources, builds, strict=True) if isinstance(built, Built)]
         specs = [(_source_path(run, w), switched_specs(run, plan, w.source or "").values()) for w in good]

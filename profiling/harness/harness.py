@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 import shutil
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
@@ -80,6 +81,7 @@ class Harness:
     ) -> None:
         self._problem = problem
         self._stopped, self._waiting = stopped, waiting
+        self._turn = threading.Lock()  # workers are prepared in a thread
         self._settings = settings
         self._rng = random.Random()
         self._scratch: Path | None = None
@@ -231,6 +233,18 @@ class Harness:
             raise HarnessFault("the oracle gave no proper answer to `compare`")
         return [verdict.comparison(compared, self._rng) for compared in reply.found]
 
+    @property
+    def opens_ahead(self) -> bool:
+        """Whether it is of use to `prepare` workers."""
+        return self._problem.gpu is not None and self._triton is None
+
+    def prepare(self, workers: int) -> None:
+        """Have workers for the next measurement open the GPU, which takes longer than all else they do to start.
+
+        Safe beside everything but a measurement, which waits for its end.
+        """
+        self._time(wire.Prepare(workers=workers))
+
     def set_floor(self, floor_ms: float | None) -> None:
         """From now on a median under `floor_ms` is `suspect`; None lifts the floor."""
         self._settings = replace(self._settings, floor_ms=floor_ms)
@@ -260,8 +274,12 @@ class Harness:
         return exclusive_timing(stopped=self._stopped, waiting=self._waiting, gpu=self._problem.gpu)
 
     def _time(self, request: wire.Request) -> wire.Reply:
-        """A request that measures."""
-        with self.alone():
+        """A request that measures, or disturbs what does."""
+        with self._turn, self.alone():
+            return self._oracle.ask(request)
+
+    def _ask(self, request: wire.Request) -> wire.Reply:
+        with self._turn:
             return self._oracle.ask(request)
 
     def solo_command(self, artifact: Path) -> list[str]:
@@ -301,7 +319,7 @@ class Harness:
         assert self._scratch is not None
         if self._bundle is None:
             bundle = self._scratch / "call.bin"
-            if not isinstance(self._oracle.ask(wire.Stage(target=bundle)), wire.Staged):
+            if not isinstance(self._ask(wire.Stage(target=bundle)), wire.Staged):
                 raise HarnessFault("the oracle gave no proper answer to `stage`")
             self._bundle = bundle
         return self._bundle
@@ -315,7 +333,7 @@ class Harness:
         assert self._scratch is not None
         target = self._scratch / f"apart-{'timed' if check is None else check}.bin"
         if not target.exists() and not isinstance(
-            self._oracle.ask(wire.Stage(target=target, check=check, apart=True)), wire.Staged
+            self._ask(wire.Stage(target=target, check=check, apart=True)), wire.Staged
         ):
             raise HarnessFault("the oracle gave no proper answer to `stage`")
         return target

@@ -28,6 +28,7 @@ _HANDLE_BYTES = 64
 _GPU_ARENA = struct.Struct(f"=48s{_HANDLE_BYTES}sQ")  # struct GpuArena of profiling/native/gpu.h
 _MOST_KEPT_BYTES, _KEPT_SHARE = 8 << 30, 8  # of outputs on a GPU, and the part of its memory that they may take
 _SHARED = 2.5  # times its shortest, that a flush takes where the GPU is shared; alone it was seen to take up to 1.5
+_CONTEXT_BYTES = 1 << 30  # more than a context with nothing in it takes
 _FLUSH_L2S = 4  # bytes that push everything else out of the L2, in its sizes
 
 
@@ -66,6 +67,10 @@ class Device(Protocol):
     @property
     def has_room_for_more(self) -> bool:
         """Whether workers may be started before they are needed."""
+        ...
+
+    def room_for(self, workers: int) -> int:
+        """How many of these may open the device before there is a candidate for them."""
         ...
 
     def allocate(self, size: int) -> Memory:
@@ -134,6 +139,10 @@ class Host:
     def has_room_for_more(self) -> bool:
         """A worker on the host starts in no time."""
         return False
+
+    def room_for(self, workers: int) -> int:
+        """None is started ahead."""
+        return 0
 
     def allocate(self, size: int) -> Memory:
         """A memory file."""
@@ -237,6 +246,11 @@ class Gpu:
         """While more than half of the memory is free: a context alone takes half a gigabyte."""
         free, total = torch.cuda.mem_get_info()
         return bool(2 * free > total)
+
+    def room_for(self, workers: int) -> int:
+        """As many as leave half of the memory free."""
+        free, total = torch.cuda.mem_get_info()
+        return max(0, min(workers, int(2 * free - total) // (2 * _CONTEXT_BYTES)))
 
     def allocate(self, size: int) -> Memory:
         """One dedicated allocation."""

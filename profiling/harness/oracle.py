@@ -35,6 +35,7 @@ from profiling.harness.worker import CandidateFailure
 from profiling.types import HarnessFault, MeasureSettings, TaskError
 
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE = 1, 4
+_PREPARE_S = 90.0
 _REFERENCE_LIMITS = 4.0  # a reference may take this many times as long as one call of a kernel
 
 
@@ -87,6 +88,8 @@ class Oracle:
                 )
             case wire.Tune():
                 return self._tune(request.artifact)
+            case wire.Prepare():
+                return self._prepare(request.workers)
             case wire.Stage():
                 return self._stage(request)
 
@@ -127,6 +130,11 @@ class Oracle:
         with Bench(rig, rig.empty, rig.problem.timed, slots=1) as bench:
             return wire.Opened(layers=dict(bench.layers))
 
+    def _prepare(self, workers: int) -> wire.Reply:
+        self.phase("workers", _PREPARE_S)
+        self._rig.launcher.prepare(self._rig.device.room_for(workers), self._rig.cores)
+        return wire.Prepared()
+
     def _tune(self, artifact: Path) -> wire.Reply:
         launcher = self._rig.launcher
         assert isinstance(launcher, TritonLauncher)
@@ -159,7 +167,7 @@ def _host(request: wire.Open) -> Device:
 
 def _launcher(request: wire.Open) -> Launcher:
     if request.problem.backend != "triton":
-        return NativeLauncher(request.runner, request.environment)
+        return NativeLauncher(request.runner, request.environment, request.problem.gpu)
     if request.cache is None:
         raise HarnessFault("no cache for Triton workers")
     return TritonLauncher(request.runner, request.arch, request.cache, request.environment)

@@ -21,7 +21,7 @@ from pydantic import TypeAdapter, ValidationError
 from backends.host_compiler import find_compiler
 from backends.process import clean_environment
 from backends.triton_artifact import Choices
-from profiling.harness.launcher import Inherited, Process
+from profiling.harness.launcher import Ends, Inherited, Process
 from profiling.harness.mappings import executable_files
 from profiling.harness.runner_build import Builder
 from profiling.types import HarnessFault
@@ -101,14 +101,27 @@ class TritonLauncher:
 
     def launch(self, artifact: Path, inherited: Inherited, cores: int) -> Process:
         """Start a worker for an artefact of the Triton backend. Raises HarnessFault."""
-        return self.fork(artifact, (inherited.channel, inherited.arena, inherited.status, inherited.output))
+        return self.fork(artifact, inherited)
 
-    def fork(self, artifact: Path, descriptors: Sequence[int]) -> Process:
-        """Start a worker with these descriptors: channel, arena, status, output, and a fifth where it may autotune.
+    def prepare(self, count: int, cores: Sequence[int]) -> None:
+        """They are forked from a process without a GPU: nothing is opened ahead."""
+
+    def fork(self, artifact: Path, inherited: Inherited, *choices: int) -> Process:
+        """Start a worker; `choices` is a memory file where it may autotune.
 
         Raises:
             HarnessFault: it cannot be started.
         """
+        ends = Ends()
+        try:
+            forked = self._fork(artifact, (inherited.channel, inherited.arena, ends.told, ends.output, *choices), ends)
+        except BaseException:
+            ends.close()
+            raise
+        ends.started()
+        return forked
+
+    def _fork(self, artifact: Path, descriptors: Sequence[int], ends: Ends) -> Process:
         channel = self._channel or self._start()
         folder = Path(tempfile.gettempdir(), f"roofclimb-{secrets.token_hex(8)}")
         request = json.dumps({"artifact": str(artifact), "folder": str(folder)})
@@ -122,7 +135,7 @@ class TritonLauncher:
         if not handles:
             self.close()  # the next worker gets a new one
             raise HarnessFault("the parent of Triton's workers has ended")
-        return _Forked(handles[0], folder, self._known)
+        return _Forked(handles[0], folder, self._known, ends)
 
     def close(self) -> None:
         """End the parent of the workers."""
@@ -190,6 +203,7 @@ class _Forked:
     handle: int
     folder: Path
     known: frozenset[str]
+    ends: Ends
 
     def expects(self, path: str) -> bool:
         """Whether a file that the worker has mapped as code is torch's or what that brought, or of its own build."""
@@ -221,8 +235,10 @@ class Tuning:
 
     def launch(self, artifact: Path, inherited: Inherited, cores: int) -> Process:
         """Start the worker. Raises HarnessFault."""
-        given = (inherited.channel, inherited.arena, inherited.status, inherited.output, self._choices)
-        return self._launcher.fork(artifact, given)
+        return self._launcher.fork(artifact, inherited, self._choices)
+
+    def prepare(self, count: int, cores: Sequence[int]) -> None:
+        """One worker needs no other."""
 
     def chosen(self) -> Choices:
         """What its autotuners chose on the calls made so far, as the worker says; empty where it says nothing valid."""

@@ -24,6 +24,11 @@ def serve_command(runner: Path, inherited: Sequence[int]) -> list[str]:
     return [str(runner), "--serve", *map(str, inherited), *_hidden()]
 
 
+def wait_command(runner: Path, control: int, status: int, gpu: str) -> list[str]:
+    """A worker that opens the GPU, and waits on `control` for its channel, arena and artifact."""
+    return [str(runner), "--serve-later", str(control), str(status), gpu, *_hidden()]
+
+
 def solo_command(runner: Path, bundle: Path, artifact: Path) -> list[str]:
     """One call on the data in `bundle`, behind the same walls."""
     return [str(runner), "--solo", str(bundle), str(artifact), *_hidden()]

@@ -63,6 +63,13 @@ class Tune(_Message):
     artifact: Path
 
 
+class Prepare(_Message):
+    """Have workers open the GPU ahead, as many as there is room for; they wait without a core."""
+
+    kind: Literal["prepare"] = "prepare"
+    workers: int
+
+
 class Stage(_Message):
     """Write one call's data to a file for `runner --solo`.
 
@@ -75,7 +82,7 @@ class Stage(_Message):
     apart: bool = False
 
 
-Request = Annotated[Open | CheckTask | Evaluate | Compare | Tune | Stage, Field(discriminator="kind")]
+Request = Annotated[Open | CheckTask | Evaluate | Compare | Tune | Prepare | Stage, Field(discriminator="kind")]
 
 
 class Phase(_Message):
@@ -106,6 +113,12 @@ class Checked(_Message):
 
     kind: Literal["checked"] = "checked"
     check: TaskCheck
+
+
+class Prepared(_Message):
+    """They wait."""
+
+    kind: Literal["prepared"] = "prepared"
 
 
 class Staged(_Message):
@@ -195,7 +208,7 @@ class Interleaved(_Message):
 
 
 Reply = Annotated[
-    Phase | Failed | Opened | Checked | Staged | Tuned | Evaluations | Interleaved,
+    Phase | Failed | Opened | Checked | Prepared | Staged | Tuned | Evaluations | Interleaved,
     Field(discriminator="kind"),
 ]
 REQUEST: TypeAdapter[Request] = TypeAdapter(Request)

@@ -87,28 +87,20 @@ class Worker:
         self._memory = limits.memory_bytes or memory_total() // 2
         self._pid, self._end = 0, -1
         self._allowed, self._named = tuple(cores), named
-        self._output = os.memfd_create("roofclimb-output", os.MFD_CLOEXEC)
-        self._status, status = os.pipe()
         self._channel, channel = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._channel.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
-        inherited = Inherited(channel.fileno(), arena.fd, status, self._output)
         try:
-            self._process = launcher.launch(artifact, inherited, len(cores))
+            self._process = launcher.launch(artifact, Inherited(channel.fileno(), arena.fd), len(cores))
         except BaseException:
-            self._release(status, channel)
+            self._channel.close()
             raise
-        os.close(status)
-        channel.close()
+        finally:
+            channel.close()
+        self._output, self._status = self._process.ends.output, self._process.ends.status
         self._mappings = Mappings(artifact, self._process.expects)
         self._hello, self._load = secrets.randbits(64), secrets.randbits(64)
         self._send(arena.layout.setup(self._hello, arena.slots, self._allowed, named=named))
         self._send(protocol.load_frame(self._load))
-
-    def _release(self, status: int, channel: socket.socket) -> None:
-        for fd in (self._output, self._status, status):
-            os.close(fd)
-        self._channel.close()
-        channel.close()
 
     def _send(self, frame: bytes) -> None:
         with suppress(BrokenPipeError, ConnectionResetError):  # it is gone: waiting for its answer will say so
@@ -319,8 +311,7 @@ class Worker:
             poll.poll(_STOP_S * 1000)
             os.close(self._end)
         self._channel.close()
-        os.close(self._status)
-        os.close(self._output)
+        self._process.ends.close()
         self._status = -1
 
 

@@ -219,7 +219,10 @@ bool run_lead(uint32_t hold_us, bool flush) {
                 "cuLaunchKernel");
 }
 
+char opened[48];  // the UUID of the device whose context is open
+
 bool open_device(const char* wanted) {
+    if (strcmp(opened, wanted) == 0) return true;
     if (!resolve_driver() || !good(driver.init(0), "cuInit")) return false;
     int count = 0;
     if (!good(driver.device_count(&count), "cuDeviceGetCount")) return false;
@@ -229,11 +232,14 @@ bool open_device(const char* wanted) {
         if (!good(driver.device(&device, i), "cuDeviceGet") || !is_named(device, wanted, &named)) return false;
         if (!named) continue;
         void* context = nullptr;
-        return good(driver.retain(&context, device), "cuDevicePrimaryCtxRetain") &&
-               good(driver.set_current(context), "cuCtxSetCurrent") &&
-               good(driver.create_event(&begin_event, 0), "cuEventCreate") &&
-               good(driver.create_event(&default_stream_end, 0), "cuEventCreate") &&
-               good(driver.create_event(&device_end, 0), "cuEventCreate") && prepare_lead(device);
+        if (!good(driver.retain(&context, device), "cuDevicePrimaryCtxRetain") ||
+            !good(driver.set_current(context), "cuCtxSetCurrent") ||
+            !good(driver.create_event(&begin_event, 0), "cuEventCreate") ||
+            !good(driver.create_event(&default_stream_end, 0), "cuEventCreate") ||
+            !good(driver.create_event(&device_end, 0), "cuEventCreate") || !prepare_lead(device))
+            return false;
+        snprintf(opened, sizeof opened, "%s", wanted);
+        return true;
     }
     snprintf(message, sizeof message, "%s is not among the %d GPUs that the driver shows", wanted, count);
     return false;

@@ -18,12 +18,13 @@ struct GpuTimes {
 };
 
 extern "C" {
-// Opens the device's primary context and maps the arena; `base` is its device address. Call in the worker, once.
+// Opens the device's primary context, unless `gpu_open_alone` did, and maps the arena; `base` is its device address.
 const char* gpu_open(const struct GpuArena* arena, uint64_t* base);
 // The same without an oracle: `bytes` of device memory of its own, filled from `data` (a profiler's call).
 const char* gpu_stage(const char* uuid, const void* data, uint64_t bytes, uint64_t* base);
-// For a call whose tensors are apart: opens the device, then allocates `bytes`, filled from `data` unless that is null.
+// Opens the device alone: ahead of its arena, or for a call whose tensors are apart.
 const char* gpu_open_alone(const char* uuid);
+// Allocates `bytes`, filled from `data` unless that is null.
 const char* gpu_place(const void* data, uint64_t bytes, uint64_t* address);
 // Calls `solve(context)` once, the device idle before and after it, persisting L2 lines reset.
 //

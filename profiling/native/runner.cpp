@@ -16,6 +16,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -274,8 +275,6 @@ struct Walls {
 };
 
 [[noreturn]] void worker(int channel, int arena, int candidate, Walls around) {
-    setsid();
-    keep_only({channel, arena, candidate});
     ssize_t size = receive(channel, setup_packet, sizeof setup_packet);
     if (size < 0 || !parse_setup(setup_packet, size)) broken("setup frame");
     cpu_set_t cores;
@@ -306,6 +305,15 @@ struct Walls {
     _exit(0);
 }
 
+// Forks: the child, which alone returns, is to be the worker, and keeps only these descriptors.
+void watched(int status, std::initializer_list<int> kept) {
+    pid_t second = fork();
+    if (second < 0) broken("fork");
+    if (second > 0) watch(second, status);
+    setsid();
+    keep_only(kept);
+}
+
 // Enters the namespaces and returns in their first process; the one that called waits and ends as `first_ends` says.
 Walls enter(const char* const* hidden, int count, const char* out, int (*first_ends)(int status)) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -330,11 +338,49 @@ int serve(int channel, int arena, int artifact, int status, const char* const* h
     int candidate = walls::private_copy(artifact);
     if (candidate < 0) broken("copy of the candidate");
     Walls around = enter(hidden, count, nullptr, [](int) { return 0; });
-    pid_t second = fork();
-    if (second < 0) broken("fork");
-    if (second > 0) watch(second, status);
+    watched(status, {channel, arena, candidate});
     worker(channel, arena, candidate, around);
 }
+
+#ifdef ROOFCLIMB_GPU
+
+// One byte, and with it this many descriptors; false where the other end is closed.
+bool receive_descriptors(int socket, int* descriptors, int count) {
+    alignas(cmsghdr) char control[CMSG_SPACE(8 * sizeof(int))];
+    char byte;
+    iovec part = {&byte, 1};
+    msghdr message = {};
+    message.msg_iov = &part, message.msg_iovlen = 1;
+    message.msg_control = control, message.msg_controllen = CMSG_SPACE(count * sizeof(int));
+    ssize_t n;
+    while ((n = recvmsg(socket, &message, 0)) < 0 && errno == EINTR) {
+    }
+    const cmsghdr* head = n == 1 ? CMSG_FIRSTHDR(&message) : nullptr;
+    if (!head || head->cmsg_type != SCM_RIGHTS || head->cmsg_len != CMSG_LEN(count * sizeof(int))) return false;
+    memcpy(descriptors, CMSG_DATA(head), count * sizeof(int));
+    return true;
+}
+
+// A worker that opens its GPU ahead, says so on `control`, and waits there for what `serve` is started with.
+int serve_later(int control, int status, const char* uuid, const char* const* hidden, int count) {
+    Walls around = enter(hidden, count, nullptr, [](int) { return 0; });
+    watched(status, {control});
+    const char* why = gpu_open_alone(uuid);
+    if (why) {
+        fprintf(stderr, "worker: %s\n", why);
+        _exit(kBroken);
+    }
+    send_frame(control, 'r');
+    int given[3];  // channel, arena, artifact
+    if (!receive_descriptors(control, given, 3)) _exit(0);  // it was not needed after all
+    close(control);
+    int candidate = walls::private_copy(given[2]);
+    if (candidate < 0) broken("copy of the candidate");
+    close(given[2]);
+    worker(given[0], given[1], candidate, around);
+}
+
+#endif
 
 void read_bundle(int bundle, void* to, size_t size, off_t at) {
     for (char* next = static_cast<char*>(to); size > 0;) {
@@ -486,6 +532,8 @@ int main(int argc, char** argv) {
         return why ? kBroken : 0;
     }
     if (argc == 5 && strcmp(argv[1], "--profiled") == 0) return profiled(argv[2], argv[3], argv[4]);
+    if (argc >= 5 && strcmp(argv[1], "--serve-later") == 0)
+        return serve_later(atoi(argv[2]), atoi(argv[3]), argv[4], argv + 5, argc - 5);
 #endif
     if (argc >= 6 && strcmp(argv[1], "--serve") == 0)
         return serve(atoi(argv[2]), atoi(argv[3]), atoi(argv[4]), atoi(argv[5]), argv + 6, argc - 6);
@@ -505,6 +553,7 @@ int main(int argc, char** argv) {
     fprintf(stderr,
             "usage: runner --serve CHANNEL ARENA ARTIFACT STATUS [HIDDEN ...]\n"
 #ifdef ROOFCLIMB_GPU
+            "       runner --serve-later CONTROL STATUS UUID [HIDDEN ...]\n"
             "       runner --profiled BUNDLE ARTIFACT UUID\n"
             "       runner --probe UUID\n");
 #else

@@ -112,7 +112,7 @@ def test_a_machine_without_a_driver_is_named_as_the_reason(tmp_path: Path) -> No
     launcher = TritonLauncher(build_library(tmp_path), "sm_90", tmp_path, {})
     tuning = Tuning(launcher)
     with pytest.raises(HarnessFault, match=r"Triton cannot run kernels here: .*libcuda"):
-        tuning.launch(tmp_path / "kernel", Inherited(0, 0, 0, 0), 1)
+        tuning.launch(tmp_path / "kernel", Inherited(0, 0), 1)
     assert tuning.chosen() == {}
     tuning.close()
     launcher.close()

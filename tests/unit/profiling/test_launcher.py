@@ -1,0 +1,146 @@
+"""Workers that open a GPU ahead: they serve like any other, and none is left over. The driver is a stand-in."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import struct
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from backends.types import Parameter, Signature
+from profiling.harness import protocol
+from profiling.harness.arena import Layout
+from profiling.harness.launcher import NativeLauncher
+from profiling.harness.runner_build import build_native
+from profiling.harness.worker import Worker
+from profiling.types import Case, HarnessFault, Limits, Scalar
+from tests.leftovers import _running, still_running
+
+GPU = "GPU-01020304-0506-0708-090a-0b0c0d0e0f10"
+DRIVER = r"""
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+typedef unsigned long long P;
+static void tell(const char* what) { fprintf(stderr, "%s\n", what); }
+int cuInit(unsigned f) { tell("init"); return getenv("DRIVER_BROKEN") ? 999 : 0; }
+int cuDeviceGetCount(int* n) { *n = 1; return 0; }
+int cuDeviceGet(int* d, int i) { *d = i; return 0; }
+int cuDeviceGetUuid_v2(char* u, int d) { for (int i = 0; i < 16; i++) u[i] = i + 1; return 0; }
+int cuDeviceGetUuid(char* u, int d) { return cuDeviceGetUuid_v2(u, d); }
+int cuDeviceGetAttribute(int* v, int a, int d) { *v = a == 38 ? 1 << 20 : a == 39 ? 2048 : 1; return 0; }
+int cuDevicePrimaryCtxRetain(void** c, int d) { tell("context"); *c = malloc(1); return 0; }
+int cuCtxSetCurrent(void* c) { return 0; }
+struct Handle { char b[64]; };
+int cuIpcOpenMemHandle_v2(P* p, struct Handle h, unsigned f) { tell("arena"); *p = (P)malloc(1 << 20); return 0; }
+int cuMemAlloc_v2(P* p, size_t n) { *p = (P)malloc(n); return 0; }
+int cuMemcpyHtoD_v2(P p, const void* from, size_t n) { memcpy((void*)p, from, n); return 0; }
+int cuEventCreate(void** e, unsigned f) { *e = malloc(1); return 0; }
+int cuEventRecord(void* e, void* s) { return 0; }
+int cuEventElapsedTime_v2(float* ms, void* a, void* b) { *ms = 2.5f; return 0; }
+int cuEventElapsedTime(float* ms, void* a, void* b) { return cuEventElapsedTime_v2(ms, a, b); }
+int cuCtxSynchronize(void) { return 0; }
+int cuCtxResetPersistingL2Cache(void) { return 0; }
+int cuProfilerStart(void) { return 0; }
+int cuProfilerStop(void) { return 0; }
+int cuGetErrorString(int r, const char** t) { *t = "made up"; return 0; }
+int cuModuleLoadData(void** m, const void* d) { *m = malloc(1); return 0; }
+int cuModuleGetFunction(void** f, void* m, const char* n) { *f = m; return 0; }
+int cuLaunchKernel(void* f, unsigned a, unsigned b, unsigned c, unsigned d, unsigned e, unsigned g, unsigned h, void* s,
+                   void** p, void** x) { return 0; }
+"""
+KERNEL = 'extern "C" int solve(int n) { return n == 7 ? 0 : n; }\n'
+
+pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ here")
+
+
+@pytest.fixture(scope="module")
+def parts() -> Iterator[tuple[Path, Path, Path]]:
+    """Runner, kernel, and the folder of the driver: not below /tmp, which is hidden from workers."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp", prefix="roofclimb-driver-") as folder:
+        yield build_parts(Path(folder))
+
+
+def build_parts(folder: Path) -> tuple[Path, Path, Path]:
+    folder.chmod(0o755)
+    (folder / "driver.c").write_text(DRIVER)
+    (folder / "kernel.cpp").write_text(KERNEL)
+    for line in (
+        ("gcc", "-w", "-shared", "-fPIC", "driver.c", "-o", "libcuda.so.1"),
+        ("g++", "-shared", "-fPIC", "kernel.cpp", "-o", "kernel.so"),
+    ):
+        subprocess.run(line, cwd=folder, check=True)
+    signature = Signature((Parameter("n", "int", "int32", pointer=False, const=False),), "int")
+    return build_native(signature, folder, gpu=True).runner, folder / "kernel.so", folder
+
+
+class Arena:
+    """What a worker needs of one on a GPU."""
+
+    def __init__(self) -> None:
+        self.layout, self.slots = Layout.of(Case({}, (Scalar("n", "int32", 7),)), gap=0), 1
+        self.fd = os.memfd_create("arena")
+        os.write(self.fd, struct.pack("=48s64sQ", GPU.encode(), b"", 1 << 20))
+
+
+def launcher(parts: tuple[Path, Path, Path], **more: str) -> NativeLauncher:
+    return NativeLauncher(parts[0], {"LD_LIBRARY_PATH": str(parts[2]), **more}, GPU)
+
+
+def cores() -> list[int]:
+    return sorted(os.sched_getaffinity(0))
+
+
+def serve(started: NativeLauncher, kernel: Path) -> tuple[protocol.Call, list[str]]:
+    """One call, and what the driver was asked for."""
+    arena = Arena()
+    worker = Worker(started, kernel, arena, cores(), Limits(10.0, None))  # type: ignore[arg-type]
+    try:
+        worker.ready()
+        (call,) = worker.run(0, 1, "a call").calls
+        return call, worker.evidence().split()
+    finally:
+        worker.kill()
+        os.close(arena.fd)
+
+
+def test_a_worker_that_waited_serves_like_any_other(parts: tuple[Path, Path, Path]) -> None:
+    started = launcher(parts)
+    started.prepare(2, cores())
+    waiting = [os.pread(w.child.ends.output, 100, 0).split() for w in started._waiting]
+    assert waiting == [[b"init", b"context"]] * 2
+    for _ in range(3):  # the third is started when it is asked for
+        call, asked = serve(started, parts[1])
+        assert (call.code, call.nanoseconds) == (0, 2_500_000)
+        assert asked == ["init", "context", "arena"]
+    started.close()
+
+
+def test_those_that_were_not_needed_are_ended(parts: tuple[Path, Path, Path]) -> None:
+    started = launcher(parts)
+    started.prepare(2, cores())
+    assert _running(parts[0])
+    started.close()
+    assert not still_running(parts[0])
+
+
+def test_one_that_ended_while_it_waited_is_replaced(parts: tuple[Path, Path, Path]) -> None:
+    started = launcher(parts)
+    started.prepare(1, cores())
+    started._waiting[0].child.end()
+    assert serve(started, parts[1])[0].code == 0
+    started.close()
+
+
+def test_a_gpu_that_cannot_be_opened_is_told_where_it_is_needed(parts: tuple[Path, Path, Path]) -> None:
+    started = launcher(parts, DRIVER_BROKEN="1")
+    started.prepare(1, cores())
+    with pytest.raises(HarnessFault, match=r"(?s)did not start.*cuInit: CUDA error 999, made up"):
+        serve(started, parts[1])
+    assert not still_running(parts[0])
