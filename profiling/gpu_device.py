@@ -191,8 +191,8 @@ def arch_warning(gpu: GpuFacts, arch: str) -> str | None:
     )
 
 
-def sample(uuid: str) -> GpuSample:
-    """How the GPU fares now.
+def sample(uuid: str, *, processes: bool = True) -> GpuSample:
+    """How the GPU fares now. Who else works on it takes longest to find out: `foreign` is None without `processes`.
 
     Raises:
         ToolchainError: the driver does not know it any more.
@@ -200,14 +200,14 @@ def sample(uuid: str) -> GpuSample:
     gpu = _handle(uuid)
     milliwatts = _number(pynvml.nvmlDeviceGetPowerUsage, gpu)
     mask = _number(pynvml.nvmlDeviceGetCurrentClocksEventReasons, gpu)
-    processes = _processes(pynvml.nvmlDeviceGetComputeRunningProcesses, gpu)
+    running = _processes(pynvml.nvmlDeviceGetComputeRunningProcesses, gpu) if processes else None
     return GpuSample(
         sm_clock_hz=_hertz(pynvml.nvmlDeviceGetClockInfo, gpu, pynvml.NVML_CLOCK_SM),
         memory_clock_hz=_hertz(pynvml.nvmlDeviceGetClockInfo, gpu, pynvml.NVML_CLOCK_MEM),
         temperature_c=_number(pynvml.nvmlDeviceGetTemperature, gpu, pynvml.NVML_TEMPERATURE_GPU),
         power_w=None if milliwatts is None else milliwatts / 1e3,
         throttle=None if mask is None else tuple(name for name, bit in _REASONS.items() if mask & bit),
-        foreign=None if processes is None else tuple(pid for pid in processes if not _ours(pid)),
+        foreign=None if running is None else tuple(pid for pid in running if not _ours(pid)),
     )
 
 

@@ -127,9 +127,10 @@ class Interleaver:
                 with sitting.blaming(kernel, workers[kernel]):
                     bench = entered.enter_context(workers[kernel])
                     sides[kernel] = Calls(bench, self.timer.rig, kept[kernel], 0)
+            sharing = len(sitting.live()) if self.timer.rig.device.one_by_one else 1
             for kernel in sitting.live():
                 with sitting.blaming(kernel, workers[kernel]):
-                    call_ns[kernel] = self.timer.warm_up(sides[kernel])
+                    call_ns[kernel] = self.timer.warm_up(sides[kernel], sharing)
             if not sitting.live():
                 return kept
             slots = min(workers[kernel].slots for kernel in sitting.live())

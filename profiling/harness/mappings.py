@@ -26,6 +26,7 @@ class Mappings:
     def __init__(self, artifact: Path, expects: Callable[[str], bool]) -> None:
         self._expects = expects
         self._known: frozenset[str] = frozenset()
+        self._seen = b""
         try:
             self._linked = foreign_libraries(artifact, ())
         except ToolchainError:
@@ -40,8 +41,20 @@ class Mappings:
 
     def called(self, pid: int) -> str | None:
         """After a call: a library that came in some other way than by being linked, or None."""
+        maps = _maps(pid)
+        if maps == self._seen:  # as after the last call, which was in order
+            return None
         found = (path for path in executable_files(pid) - self._known if _is_foreign(path) and not self._expects(path))
-        return min(found, default=None)
+        library = min(found, default=None)
+        self._seen = maps if library is None else b""
+        return library
+
+
+def _maps(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/maps").read_bytes()
+    except OSError:
+        return b""
 
 
 def executable_files(pid: int) -> frozenset[str]:

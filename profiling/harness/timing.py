@@ -81,19 +81,22 @@ class Timer:
                 empty = self.empty(per_frame, rounds[0].n if rounds else 1)
                 return Times(frames=tuple(frames), rounds=rounds), empty, check
 
-    def warm_up(self, calls: Calls) -> float:
+    def warm_up(self, calls: Calls, sharing: int = 1) -> float:
         """Nanoseconds of one call, after `warmup_ms` of calls whose inputs are never timed.
+
+        So many kernels that sit together on one GPU warm it together, each for its share of the time.
 
         Inputs are used again here, so a kernel that remembers them looks endlessly fast: the wall clock ends that.
         """
-        end = time.monotonic() + _WARM_WALL * self.settings.warmup_ms / 1e3
+        warm_ms = self.settings.warmup_ms / sharing
+        end = time.monotonic() + _WARM_WALL * warm_ms / 1e3
         frame = calls.run(1, "warm-up call", cold=False, keep=False)
         spent = frame.own_ns
         call_ns = float(spent)
         count = _calls_for(_FRAME_NS, call_ns, calls.bench.slots)
         if count > 1:
             calls.run(count, "warm-up call", cold=False, keep=False)
-        while spent < self.settings.warmup_ms * 1e6 and time.monotonic() < end:
+        while spent < warm_ms * 1e6 and time.monotonic() < end:
             own, _ = calls.bench.rerun(count, "warm-up calls")
             spent += own
             call_ns = own / count

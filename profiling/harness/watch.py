@@ -27,7 +27,7 @@ class GpuWatch:
         pause = threading.Event()
         while True:
             try:
-                self.latest = conditions(sample(self._uuid))
+                self.latest = conditions(sample(self._uuid, processes=False))
             except ToolchainError:  # a slice of a GPU, or a driver that does not say
                 self.latest = None
                 return

@@ -44,6 +44,8 @@ _MOST_OUTPUT = 64 << 20
 _IMPORT_TIMEOUT_S = 120.0
 # A version may refuse one name at a time. More refusals than this are no difference between versions.
 _MOST_REFUSALS = 12
+# ncu copies megabytes of section files into HOME, which is new each time, unless it is told to read its own.
+_OWN_SECTIONS = {"NV_COMPUTE_PROFILER_DISABLE_STOCK_FILE_DEPLOYMENT": "1"}
 _PROBE = Request(metrics=("smsp__inst_executed.sum",))
 # Constants of the device and of the tool, and the spread over units: no evidence about a kernel.
 _LEFT_OUT = (
@@ -266,11 +268,11 @@ def _run(
     # Names relative to the working folder, which a walled run sees elsewhere. A HOME and a TMPDIR of its own: ncu reads
     # settings in the one and shares a lock file with every user of the machine in the other.
     command = under_tool(argv, folder, profile_command(ncu, wanted, settings, report=REPORT, log=_LOG))
-    env = {"HOME": str(private), "TMPDIR": str(private), **(environment or {})}
+    env = {"HOME": str(private), "TMPDIR": str(private), **_OWN_SECTIONS, **(environment or {})}
     try:
         done = _process(command, timeout_s, folder, env, walls.around(command, folder, env))
     finally:
-        shutil.rmtree(private, ignore_errors=True)  # ncu copies its section files there, megabytes of them
+        shutil.rmtree(private, ignore_errors=True)
     log = folder / _LOG
     said = log.read_text(encoding="utf-8", errors="replace") if log.is_file() and not log.is_symlink() else ""
     return said if said.strip() else f"{done.stdout}\n{done.stderr}"
@@ -278,7 +280,7 @@ def _run(
 
 def _import(ncu: NcuTool, report: Path, page: Literal["raw", "details"], timeout_s: float) -> Pages:
     with tempfile.TemporaryDirectory(prefix="roofclimb-ncu-") as private:
-        own = {"HOME": private, "TMPDIR": private}
+        own = {"HOME": private, "TMPDIR": private, **_OWN_SECTIONS}
         done = _process(import_command(ncu, report, page), timeout_s, None, own)
     if done.returncode != 0 and not done.stdout.strip():
         said = next(iter(done.stderr.strip().splitlines()), f"exit code {done.returncode}")
