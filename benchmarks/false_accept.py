@@ -52,17 +52,14 @@ __global__ void kernel(const float* x, float* y, int n) {{
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= n) return;
     float work = x[i];
-    for (int turn = 0; turn < TURNS; turn++) {{
-        work = work * 0.5f + 1.0f;
-        asm volatile("" : "+f"(work));
-    }}
-    y[i] = 2.0f * x[i] + 1.0f;
+    for (int turn = 0; turn < TURNS; turn++) work = work * 0.5f + 1.0f;
+    y[i] = work == -1.0f ? 0.0f : 2.0f * x[i] + 1.0f;  // it never is, but no compiler knows
 }}
 {HEAD} {{ kernel<<<(n + 255) / 256, 256>>>(x, y, n); }}
 """
 REFERENCE = "def reference(x, y, n):\n    y.copy_(2 * x + 1)\n"
 # Source, suffix, elements, turns: a call of about 0.2 ms on a core, of about 0.1 ms on an H200.
-BACKENDS = {"cpp": (CPP, ".cpp", 4096, 80_000), "cuda": (CUDA, ".cu", 1 << 20, 1200)}
+BACKENDS = {"cpp": (CPP, ".cpp", 4096, 80_000), "cuda": (CUDA, ".cu", 1 << 20, 3000)}
 # Of the turns of `itself`; times differ a little less, since a call is not turns alone.
 TURNS = {"itself": 1.0, "slower": 1.05, "faster": 1 / 1.05}
 SPREAD_FOR = 25
