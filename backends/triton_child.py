@@ -25,6 +25,7 @@ from triton.runtime.autotuner import Autotuner, Config
 from backends import triton_standin as standin
 from backends import triton_tensors as tensors
 from backends.confinement import confine
+from backends.torch_arithmetic import computed as computed_by_torch
 from backends.triton_runtime import Asked, identity, load, located, scalar
 from backends.walls import Walls
 
@@ -166,7 +167,7 @@ def build(path: Path, device: standin.Device, given: Sequence[Sequence[Arg]], un
             for arguments in given:
                 shown = ", ".join(map(_shown, arguments)) if len(ends) < len(given) - untold else "a hidden shape"
                 called = f"called with {shown}: " if ends else ""
-                with tensors.computed() as found:
+                with computed_by_torch() as found:
                     run(**{a["name"]: _stand_in(a) for a in arguments})
                 computed.update(dict.fromkeys(found))
                 ends.append(len(recorder.launches))

@@ -7,28 +7,17 @@ from __future__ import annotations
 
 import contextlib
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from backends.torch_arithmetic import Call, mode
 from backends.triton_standin import Device
 
 # As good an address as any that torch's allocator gives: aligned to more than any specialisation asks for.
 _BASE_ADDRESS = 1 << 40
 _GETTERS = ((torch.Tensor.device, torch.device("cuda", 0)), (torch.Tensor.is_cuda, True), (torch.Tensor.is_meta, False))
-# Memory, constants and copies.
-_HARMLESS = frozenset(
-    (
-        *("empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided", "resize", "set"),
-        *("zeros", "zeros_like", "new_zeros", "ones", "ones_like", "new_ones", "full", "full_like", "new_full"),
-        *("fill", "zero", "arange", "scalar_tensor", "copy", "clone", "to_copy", "contiguous", "detach", "lift_fresh"),
-        *("view", "unsafe_view", "reshape", "reshape_alias"),
-    )
-)
-
-_Call = Callable[..., object]
 
 
 @contextlib.contextmanager
@@ -36,7 +25,7 @@ def elsewhere(place: str) -> Iterator[None]:
     """Inside, every tensor is at `place` (`meta` or `cpu`), whatever its maker says, and says that it is on a GPU."""
     device = torch.device(place)
 
-    def called(func: _Call, args: Sequence[torch.Tensor], named: dict[str, object]) -> object:
+    def called(func: Call, args: Sequence[torch.Tensor], named: dict[str, object]) -> object:
         if func.__name__ == "__get__":
             getter = getattr(func, "__self__", None)
             for known, value in _GETTERS:
@@ -56,41 +45,8 @@ def elsewhere(place: str) -> Iterator[None]:
             args = [device if isinstance(arg, (torch.device, str)) else arg for arg in args]
         return func(*args, **named)
 
-    with device, _mode(TorchFunctionMode, "__torch_function__", called):
+    with device, mode(TorchFunctionMode, "__torch_function__", called):
         yield
-
-
-@contextlib.contextmanager
-def computed() -> Iterator[list[str]]:
-    """The list is filled with torch operations that compute: kernels of torch's run for them, not the candidate's."""
-    found: list[str] = []
-
-    def called(func: _Call, args: Sequence[torch.Tensor], named: dict[str, object]) -> object:
-        name = str(func).removeprefix("aten.").partition(".")[0]
-        if not getattr(func, "is_view", False) and name.strip("_") not in {*_HARMLESS, *found}:
-            found.append(name)
-        return func(*args, **named)
-
-    with _mode(TorchDispatchMode, "__torch_dispatch__", called):
-        yield found
-
-
-def _mode(
-    base: type, method: str, called: Callable[[_Call, Sequence[torch.Tensor], dict[str, object]], object]
-) -> contextlib.AbstractContextManager[object]:
-    """A torch mode that has `called` make the calls."""
-
-    def intercepted(
-        self: object,
-        func: _Call,
-        kinds: object,
-        args: Sequence[object] = (),
-        kwargs: Mapping[str, object] | None = None,
-    ) -> object:
-        return called(func, args, dict(kwargs or {}))
-
-    made: contextlib.AbstractContextManager[object] = type(base.__name__, (base,), {method: intercepted})()
-    return made
 
 
 def replace_torch_cuda(device: Device) -> None:

@@ -10,9 +10,11 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 import torch
 
+from backends.torch_arithmetic import computed
 from backends.triton_artifact import CACHE, SOURCE, Artifact, read_artifact
 from backends.triton_runtime import Autotuning, load, located, scalar
 from profiling.harness import triton_native as native
@@ -156,26 +158,40 @@ class Kernel:
     def __init__(self, folder: Path, artifact: Artifact, *, tunes: bool) -> None:
         self._path = folder / SOURCE
         self.autotuning = Autotuning(None if tunes else artifact.choices)
+        # An autotuner that tunes computes with torch itself.
+        self._known = None if tunes else frozenset(artifact.torch)
         self._run: Callable[..., object] = load(self._path).run_kernel
 
     def calls(self, keywords: Mapping[str, object]) -> Callable[[], None]:
         """A call with these keywords. What it raises ends the process, the last line that it prints saying where."""
-        run, path = self._run, self._path
+        run, path, known = self._run, self._path, self._known
 
         def call() -> None:
             try:
-                run(**keywords)
+                if known is None:
+                    run(**keywords)
+                    return
+                with computed() as found:
+                    run(**keywords)
             except BaseException as error:
                 fail(error, path)
+            if not known.issuperset(found):
+                _end(
+                    f"computes with torch ({', '.join(sorted({*found} - known))}), which it did not while it was built"
+                )
 
         return call
 
 
-def fail(error: BaseException, path: Path) -> None:
+def fail(error: BaseException, path: Path) -> NoReturn:
     """Print what the candidate raised, from its own first frame on and its place in the last line; end the process."""
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename != str(path):
         trace = trace.tb_next
     traceback.print_exception(type(error), error, trace, file=sys.stderr)
-    print(located(error, path), file=sys.stderr, flush=True)
+    _end(located(error, path))
+
+
+def _end(why: str) -> NoReturn:
+    print(why, file=sys.stderr, flush=True)
     native.exit_now(native.FAULTED)

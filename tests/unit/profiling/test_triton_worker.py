@@ -101,6 +101,24 @@ def test_a_workers_private_copy_of_a_build_is_all_it_needs(tmp_path: Path) -> No
     assert copied == {".py", ".json", ".cubin"}
 
 
+LATER = """
+    if cols == 33:
+        torch.mm(x, x.T)
+"""
+
+
+def test_torchs_arithmetic_is_found_in_the_call_that_does_it(tmp_path: Path) -> None:
+    """What was honest while it was built may not be afterwards."""
+    source = tmp_path / "kernel.py"
+    source.write_text((ROOT / "tests" / "data" / "triton" / "softmax.py").read_text() + LATER)
+    made = TritonBackend().build(source, BuildSpec(arch="sm_90", arguments=ARGUMENTS), tmp_path / "builds")
+    assert isinstance(made, Built)
+    command = [sys.executable, "-c", FROM_COPY, str(made.artifact), str(tmp_path / "copy")]
+    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (71, "1 (64, 1, 1)\n")
+    assert done.stderr.splitlines()[-1] == "computes with torch (mm), which it did not while it was built"
+
+
 def test_a_machine_without_a_driver_is_named_as_the_reason(tmp_path: Path) -> None:
     """It is the environment's fault, and no candidate's."""
     try:
