@@ -60,6 +60,16 @@ def giga(per_second: float | None, unit: str) -> str:
     return MISSING if per_second is None else f"{significant(per_second / 1e9)} {unit}"
 
 
+def size(amount: float | None) -> str:
+    """Bytes in the unit that reads best: `812 B`, `7.203 GB`."""
+    if amount is None:
+        return MISSING
+    for unit, least in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if amount >= least:
+            return f"{significant(amount / least)} {unit}"
+    return f"{amount:.0f} B"
+
+
 def percent(fraction: float | None) -> str:
     """A share: `12.3%`."""
     return MISSING if fraction is None else f"{100 * fraction:.1f}%"
@@ -101,3 +111,9 @@ def instant(at: str) -> str:
 def one_line(text: str) -> str:
     """Text from a compiler or a model made fit for a line: no breaks, nothing that a terminal would obey."""
     return "".join(c if c.isprintable() else " " for c in " ".join(text.split()))
+
+
+def shortened(text: str, most: int) -> str:
+    """One line of at most `most` characters, cut with an ellipsis."""
+    line = one_line(text)
+    return line if len(line) <= most else f"{line[: most - 1]}…"

@@ -7,39 +7,47 @@ from collections.abc import Mapping, Sequence
 from agent import events as ev
 from agent.events import AnyEvent
 from agent.report import fmt
+from agent.report.branches import gap, over_baseline
+from agent.report.findings import findings
+from agent.report.roofline import find_roofline, roofline_lines, roofline_rows
 from agent.report.trust import environment_section
 from agent.report.view import (
     Listing,
     Report,
     Section,
     Table,
+    about,
+    attributions,
     cautions,
     figures,
-    headline,
     of_type,
+    verdict,
 )
 from agent.state import State
 from profiling.types import AXES, Profile
 
 _MODEL_COLUMNS = ("model", "replies", "cost", "branches", "right", "accepted")
+_STAGE_COLUMNS = ("stage", "replies", "input", "from the cache", "output", "cost")
+_PATH_COLUMNS = ("kernel", "time", "memory traffic", "operations per byte", "rate", "of the roof above it")
 
 _METRICS_SHOWN = 12
 
 
 def build_report(state: State, events: Sequence[AnyEvent]) -> Report:
     """Everything the report says."""
-    line, improved = headline(state, events)
     return Report(
         title=" ".join(filter(None, (state.task, state.backend and f"({state.backend})"))) or fmt.MISSING,
-        headline=line,
-        improved=improved,
+        verdict=verdict(state, events),
+        about=about(state, events),
         caution=cautions(state, events),
         figures=figures(state, events),
+        findings=findings(state, events),
         sections=(
-            _timeline(state),
-            _branches(state),
+            _timeline(state, events),
+            _roofline(state, events),
+            _attribution(events),
             _drift(state, events),
-            _attribution(state, events),
+            _branches(state),
             _machine_code(events),
             _profile(events),
             _frontier(state),
@@ -50,7 +58,7 @@ def build_report(state: State, events: Sequence[AnyEvent]) -> Report:
     )
 
 
-def _timeline(state: State) -> Section:
+def _timeline(state: State, events: Sequence[AnyEvent]) -> Section:
     rows = tuple(
         (
             str(i.iteration),
@@ -65,32 +73,50 @@ def _timeline(state: State) -> Section:
     )
     columns = ("iteration", "methods", "champion", "time", "speedup over the best before", "status", "reason")
     numeric = frozenset(("iteration", "time", "speedup over the best before"))
-    return Section("timeline", "Timeline", tables=(Table(columns, rows, numeric),))
+    return Section("timeline", "Timeline", tables=(Table(columns, rows, numeric), _causes(events)))
+
+
+def _causes(events: Sequence[AnyEvent]) -> Table:
+    """Why each method was planned: the metrics that the plan cited, with the values they had."""
+    rows = tuple(
+        (
+            str(event.iteration),
+            method.id,
+            ", ".join(f"{trigger.metric} {trigger.value:g}" for trigger in method.triggers),
+            method.why,
+        )
+        for event in of_type(events, ev.PlanDecided)
+        if event.plan is not None
+        for method in event.plan.methods
+    )
+    columns = ("iteration", "method", "cites", "why")
+    return Table(columns, rows, frozenset(("iteration",)), "Why each method was tried")
+
+
+def _roofline(state: State, events: Sequence[AnyEvent]) -> Section:
+    found = find_roofline(state, events)
+    table = Table(_PATH_COLUMNS, roofline_rows(found), frozenset(_PATH_COLUMNS[1:]))
+    return Section("roofline", "Roofline", lines=roofline_lines(found), tables=(table,))
 
 
 def _branches(state: State) -> Section:
-    rows = []
-    for b in state.branches:
-        # A suspect time is shown, but it is no speedup.
-        over_baseline = (
-            state.baseline_ms / b.median_ms if b.status == "pass" and state.baseline_ms and b.median_ms else None
+    rows = tuple(
+        (
+            str(b.iteration),
+            b.name + (" (champion)" if b.champion else ""),
+            b.status,
+            fmt.duration(b.median_ms),
+            over_baseline(b, state),
+            gap(b),
+            str(b.repairs),
+            b.reason or fmt.MISSING,
+            b.model or fmt.MISSING,
         )
-        rows.append(
-            (
-                str(b.iteration),
-                b.name + (" (champion)" if b.champion else ""),
-                b.status,
-                fmt.duration(b.median_ms),
-                fmt.speedup(over_baseline),
-                fmt.MISSING if b.gap is None else f"+{fmt.percent(b.gap)}" if b.gap > 0 else fmt.percent(b.gap),
-                str(b.repairs),
-                b.reason or fmt.MISSING,
-                b.model or fmt.MISSING,
-            )
-        )
+        for b in state.branches
+    )
     columns = ("iteration", "branch", "status", "time", "over baseline", "gap", "repairs", "reason", "model")
     numeric = frozenset(("iteration", "time", "over baseline", "gap", "repairs"))
-    return Section("branches", "Branches", tables=(Table(columns, tuple(rows), numeric),))
+    return Section("branches", "Branches", tables=(Table(columns, rows, numeric),))
 
 
 def _drift(state: State, events: Sequence[AnyEvent]) -> Section:
@@ -118,8 +144,8 @@ def _drift(state: State, events: Sequence[AnyEvent]) -> Section:
     return Section("drift", "Bottleneck drift", lines=lines, tables=(table,), bullets=(*why, *budget))
 
 
-def _attribution(state: State, events: Sequence[AnyEvent]) -> Section:
-    tables = of_type(events, ev.Attributed)
+def _attribution(events: Sequence[AnyEvent]) -> Section:
+    tables = attributions(events)
     rows = tuple(
         (
             str(event.iteration),
@@ -207,18 +233,18 @@ def _frontier(state: State) -> Section:
 
 
 def _memory(state: State, events: Sequence[AnyEvent]) -> Section:
-    lines = []
+    rows: list[tuple[str, ...]] = []
     for event in of_type(events, ev.Recalled):
-        for label, advice in (("blocked", event.recall.blocked), ("preferred", event.recall.preferred)):
-            lines += [
-                f"Iteration {event.iteration} was told that {' + '.join(a.methods)} is {label} "
-                f"({fmt.speedup(a.effect)}): {a.evidence}"
-                for a in advice
-            ]
+        recall = event.recall
+        for label, advice in (("blocked", recall.blocked), ("preferred", recall.preferred)):
+            number = str(event.iteration)
+            rows += [(number, label, " + ".join(a.methods), fmt.speedup(a.effect), a.evidence) for a in advice]
+        rows += [(str(event.iteration), "lesson", fmt.MISSING, fmt.MISSING, lesson) for lesson in recall.lessons]
+    columns = ("iteration", "told as", "methods", "effect", "evidence")
+    used = Table(columns, tuple(rows), frozenset(("iteration", "effect")), "What memory told the prompts")
     written = sum(len(e.records) for e in of_type(events, ev.Remembered))
-    if of_type(events, ev.Remembered):
-        lines.append(f"Records written to strategy memory: {written}.")
-    return Section("learned", "What was learned", lines=tuple(lines), bullets=state.lessons)
+    lines = (f"Records written to strategy memory: {written}.",) if of_type(events, ev.Remembered) else ()
+    return Section("memory", "Memory, used and learned", lines=lines, tables=(used,), bullets=state.lessons)
 
 
 def _branches_of(model: str, state: State) -> tuple[str, str, str]:
@@ -229,11 +255,20 @@ def _branches_of(model: str, state: State) -> tuple[str, str, str]:
     return str(len(own)), str(sum(b.status == "pass" for b in own)), str(won)
 
 
+def _stage(purpose: str, usd: float, state: State, events: Sequence[AnyEvent]) -> tuple[str, ...]:
+    """What one kind of question took; a request lost in flight is in the cost, and in nothing else."""
+    used = [e.reply.usage for e in of_type(events, ev.ReplyReceived) if e.purpose == purpose]
+    cached = [u.cache_read or 0 for u in used]
+    read = [(u.input or 0) + (u.cache_read or 0) + (u.cache_write or 0) for u in used]
+    tokens = (sum(read), sum(cached), sum(u.output or 0 for u in used))
+    # One unknown price makes all sums of money unknown.
+    price = fmt.dollars(usd if state.cost.usd is not None else None)
+    return (purpose, str(len(used)), *map(fmt.count, tokens), price)
+
+
 def _cost(state: State, events: Sequence[AnyEvent]) -> Section:
     cost = state.cost
-    purposes = tuple(
-        (purpose, fmt.dollars(usd if cost.usd is not None else None)) for purpose, usd in cost.by_purpose.items()
-    )
+    stages = tuple(_stage(purpose, usd, state, events) for purpose, usd in cost.by_purpose.items())
     models: dict[str, list[float | None]] = {}
     for event in of_type(events, ev.ReplyReceived):
         models.setdefault(event.reply.model, []).append(event.reply.usd)
@@ -255,7 +290,7 @@ def _cost(state: State, events: Sequence[AnyEvent]) -> Section:
         "Cost",
         lines=(f"{fmt.dollars(cost.usd)} for {cost.calls} calls; tokens: {tokens}{cached}.",),
         tables=(
-            Table(("purpose", "cost"), purposes, frozenset(("cost",))),
+            Table(_STAGE_COLUMNS, stages, frozenset(_STAGE_COLUMNS[1:])),
             Table(_MODEL_COLUMNS, by_model, frozenset(_MODEL_COLUMNS[1:])),
         ),
         bullets=tuple(failed),

@@ -23,6 +23,7 @@ class Table:
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     numeric: frozenset[str] = frozenset()
+    title: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,23 +52,51 @@ class Section:
 
 
 @dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a reader came for.
+
+    Attributes:
+        headline: the one line to read.
+        improved: whether the gain can be claimed; None when that is not known (yet).
+        figure: what stands large: the gain that can be claimed, or that there is none.
+        grounds: what the figure rests on, in one line; "" where there is no figure.
+    """
+
+    headline: str
+    improved: bool | None
+    figure: str
+    grounds: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One reason to believe the numbers, or not to. `good`: None where a person has to decide."""
+
+    label: str
+    value: str
+    good: bool | None
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """The whole report.
 
     Attributes:
         title: the task.
-        headline: the one line to read.
-        improved: whether the gain can be claimed; None when that is not known (yet).
+        verdict: what a reader came for.
+        about: where it ran, in one line.
         caution: what limits the claim (recorded answers, degraded evidence, a run that is not over).
         figures: the few numbers of the top, label and value.
+        findings: why the numbers can be believed, or not.
         sections: the rest.
     """
 
     title: str
-    headline: str
-    improved: bool | None
+    verdict: Verdict
+    about: str
     caution: tuple[str, ...]
     figures: tuple[tuple[str, str], ...]
+    findings: tuple[Finding, ...]
     sections: tuple[Section, ...]
 
 
@@ -106,29 +135,57 @@ def baseline_and_best_ms(state: State, events: Sequence[AnyEvent]) -> tuple[floa
     return state.baseline_ms, state.best_ms
 
 
+def attributions(events: Sequence[AnyEvent]) -> list[ev.Attributed]:
+    """The table of each iteration; of one that was measured anew on another device, the newest."""
+    return list({event.iteration: event for event in of_type(events, ev.Attributed)}.values())
+
+
+def comparison_of(events: Sequence[AnyEvent], attributed: ev.Attributed) -> Comparison | Rejected | None:
+    """The A/B of champion and best that an attribution table goes with."""
+    name = f"iter{attributed.iteration}/champion"
+    found = [e for e in of_type(events, ev.Compared) if name_of(e) == name and e.seq < attributed.seq]
+    return found[-1].outcome if found else None
+
+
 def headline(state: State, events: Sequence[AnyEvent]) -> tuple[str, bool | None]:
-    """The one line, and whether a gain can be claimed.
+    """The one line, and whether a gain can be claimed."""
+    found = verdict(state, events)
+    return found.headline, found.improved
+
+
+def verdict(state: State, events: Sequence[AnyEvent]) -> Verdict:
+    """What came of the run.
 
     A gain counts when the lower end of its interval exceeds 1 by more than the larger of `noise` and the A/A spread.
     """
     threshold = max(state.noise, state.aa_spread or 0.0)
     final = final_comparison(events)
     if state.baseline_ms is None:
-        return "The baseline has not been measured.", None
+        return Verdict("The baseline has not been measured.", None, "Nothing yet")
     if isinstance(final, Rejected):
-        return f"No claim: the final comparison failed ({final.reason}).", None
+        return Verdict(f"No claim: the final comparison failed ({final.reason}).", None, "No claim")
     if state.speedup is not None and state.speedup_interval is not None:
         text = fmt.speedup(state.speedup, *state.speedup_interval)
+        grounds = _grounds(final) if final is not None else ""
         if state.speedup_interval[0] > 1 + threshold:
-            return f"{text} as fast as the baseline.", True
+            figure = fmt.speedup(state.speedup)
+            return Verdict(f"{text} as fast as the baseline.", True, figure, grounds)
         why = f"noise {fmt.percent(state.noise)}, A/A spread {fmt.percent(state.aa_spread)}"
         bar = f"{fmt.speedup(1 + threshold)} ({why})"
-        return f"No significant improvement: {text} does not clear {bar}.", False
+        line = f"No significant improvement: {text} does not clear {bar}."
+        return Verdict(line, False, "No gain", grounds)
     if state.best_from != "baseline":
-        return "A faster kernel was accepted, but it has not been compared with the baseline yet.", None
+        line = "A faster kernel was accepted, but it has not been compared with the baseline yet."
+        return Verdict(line, None, "No claim yet")
     if state.status == "finished":
-        return "No significant improvement: the baseline is still the best kernel.", False
-    return "No improvement yet: the baseline is still the best kernel.", None
+        return Verdict("No significant improvement: the baseline is still the best kernel.", False, "No gain")
+    return Verdict("No improvement yet: the baseline is still the best kernel.", None, "No gain yet")
+
+
+def _grounds(final: Comparison) -> str:
+    """What the headline's interval was made of."""
+    pairs, blocks = len(final.log_ratios), sum(map(len, final.log_ratios))
+    return f"95% interval of an interleaved comparison: {pairs} fresh pairs of processes, {blocks} blocks"
 
 
 def cautions(state: State, events: Sequence[AnyEvent]) -> tuple[str, ...]:
@@ -174,3 +231,14 @@ def figures(state: State, events: Sequence[AnyEvent]) -> tuple[tuple[str, str], 
         ("working time", fmt.wall(state.elapsed_s)),
         ("cost", fmt.dollars(state.cost.usd)),
     )
+
+
+def about(state: State, events: Sequence[AnyEvent]) -> str:
+    """Where and when, in one line: `NVIDIA H200 · run_20261130_010000 · 2026-11-30T01:00:12Z`."""
+    started, session = last(events, ev.RunStarted), last(events, ev.SessionStarted)
+    machine = None
+    if session is not None:
+        gpu = session.environment.gpu
+        machine = session.environment.device.name if gpu is None else gpu.name
+    parts = (machine, state.run_id, fmt.instant(started.at) if started else None)
+    return " · ".join(part for part in parts if part)
