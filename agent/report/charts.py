@@ -8,9 +8,9 @@ from agent import events as ev
 from agent.events import AnyEvent
 from agent.report import fmt
 from agent.report.roofline import find_roofline, roofline_spec
-from agent.report.vega import AXIS_COLOURS, Chart, Spec, draw, logarithmic, scale_of
+from agent.report.vega import AXIS_COLOURS, PLAIN_NUMBERS, Chart, Spec, draw, logarithmic, scale_of
 from agent.report.view import baseline_and_best_ms, last
-from agent.report.waterfall import waterfall_spec, waterfalls
+from agent.report.waterfall import is_zoomed, waterfall_spec, waterfalls
 from agent.state import BranchState, State
 from profiling.types import AXES
 
@@ -25,6 +25,7 @@ _COLOURS = {
 # Shapes beside colours, for those who do not see these.
 _SHAPES = {"accepted": "diamond", "correct": "circle", "suspect": "triangle-up", "unverified": "square", "no time": "cross"}
 _QUIET = {"aria": False}
+_WIDTHS = {"times": 500}
 
 
 def draw_charts(state: State, events: Sequence[AnyEvent]) -> Mapping[str, tuple[Chart, ...]]:
@@ -38,14 +39,20 @@ def draw_charts(state: State, events: Sequence[AnyEvent]) -> Mapping[str, tuple[
             ("The path of the best kernel under measured ceilings", roofline_spec(roofline) if roofline else None)
         ],
         "attribution": [
-            (f"Iteration {number}: from the best before it to its champion, each method with its 95% interval", spec)
-            for number, spec in ((number, waterfall_spec(steps)) for number, steps in falls)
+            (
+                f"Iteration {number}: from the best before it to its champion, each method with its 95% interval"
+                f"{'; the axis does not begin at 0' if is_zoomed(steps) else ''}",
+                waterfall_spec(steps),
+            )
+            for number, steps in falls
         ],
         "drift": [("Headroom on each axis as each iteration began: 0 is at the floor", _drift(state))],
     }
     charts = {
         anchor: tuple(
-            draw(f"{anchor}{number}", caption, spec) for number, (caption, spec) in enumerate(specs) if spec is not None
+            draw(f"{anchor}{number}", caption, spec, _WIDTHS.get(anchor, 880))
+            for number, (caption, spec) in enumerate(specs)
+            if spec is not None
         )
         for anchor, specs in drawn.items()
     }
@@ -79,7 +86,7 @@ def _times(state: State, events: Sequence[AnyEvent]) -> Spec | None:
         "axis": None,
         "scale": {"domain": [0, 1.28 * max(v["ms"] for v in values)]},
     }
-    colours = {"time": "var(--idle)", "best": "var(--good)", "floor": "var(--line)"}
+    colours = {"time": "var(--idle)", "best": "var(--good)", "floor": "var(--faint)"}
     scale = scale_of(colours, [v["kind"] for v in values])
     return {
         "height": {"step": 27},
@@ -132,7 +139,7 @@ def _timeline(state: State) -> Spec | None:
         "type": "quantitative",
         "title": "time of a call (ms)",
         "scale": {"padding": 18, **scale},
-        "axis": {"format": "~g", **ticks},
+        "axis": {**PLAIN_NUMBERS, **ticks},
     }
     present = [p["kind"] for p in (*timed, *untimed)]
     marks = {

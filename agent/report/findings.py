@@ -83,8 +83,8 @@ def _dropped(events: Sequence[AnyEvent]) -> Finding | None:
         return None
     samples, blocks = dropped(events)
     if samples + blocks == 0:
-        return Finding("dropped samples", "none", True)
-    return Finding("dropped samples", f"{samples}, and {blocks} blocks", None)
+        return Finding("dropped", "no samples", True)
+    return Finding("dropped", f"{samples} samples, {blocks} blocks", None)
 
 
 def dropped(events: Sequence[AnyEvent]) -> tuple[int, int]:

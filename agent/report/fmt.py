@@ -70,6 +70,11 @@ def size(amount: float | None) -> str:
     return f"{amount:.0f} B"
 
 
+def per_second(value: float, unit: str) -> str:
+    """A rate in the unit that reads best: `63.61 TFLOP/s`, `41.87 GB/s`."""
+    return f"{significant(value / 1e12)} T{unit}" if value >= 1e12 else f"{significant(value / 1e9)} G{unit}"
+
+
 def percent(fraction: float | None) -> str:
     """A share: `12.3%`."""
     return MISSING if fraction is None else f"{100 * fraction:.1f}%"
@@ -106,6 +111,11 @@ def count(value: float) -> str:
 def instant(at: str) -> str:
     """An event's time to the second, UTC: `2026-11-30T01:00:12Z`."""
     return datetime.fromisoformat(at).astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def minute(at: str) -> str:
+    """An event's time to the minute: `2026-11-30 01:00 UTC`."""
+    return datetime.fromisoformat(at).astimezone(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def one_line(text: str) -> str:

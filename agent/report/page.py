@@ -9,6 +9,8 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from agent.report.view import is_long
+
 _TEMPLATES = Path(__file__).parent / "templates"
 _GOOD = frozenset(("accepted", "pass", "effective", "verified", "finished"))
 _BAD = frozenset(("failed", "fail", "rejected", "error", "implementation failed", "absent"))
@@ -53,7 +55,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=_finalize,
     )
-    environment.filters["tone"] = tone
+    environment.filters.update(tone=tone, is_long=is_long)
     return environment
 
 

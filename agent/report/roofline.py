@@ -13,14 +13,15 @@ from dataclasses import dataclass
 from agent import events as ev
 from agent.events import AnyEvent
 from agent.report import fmt
-from agent.report.vega import Spec, logarithmic
-from agent.report.view import baseline_and_best_ms, last, of_type
+from agent.report.vega import PLAIN_NUMBERS, Spec, logarithmic
+from agent.report.view import baseline_and_best_ms, last
 from agent.state import State
 from profiling.ceilings import peak_bytes
 from profiling.types import Ceilings, Profile, Work
 
-# Of a ceiling that is drawn beside the task's own: nearer than this to what kernels reached or to that ceiling.
-_NEAR = 40.0
+# Ceilings drawn beside the task's own: the next ones above it, each clear of the last, so that names do not collide.
+_MOST_OTHERS = 2
+_CLEAR = 1.4
 _PLACES = ("baseline", "iteration")
 
 
@@ -152,7 +153,7 @@ def roofline_lines(found: Roofline | None) -> tuple[str, ...]:
     )
     return (
         f"Each kernel by its operations per byte ({how}) and its rate, under ceilings measured on this device: "
-        f"{fmt.giga(found.bandwidth, 'GB/s')}, {found.own} {fmt.giga(found.roofs[found.own], 'GFLOP/s')}.",
+        f"{fmt.per_second(found.bandwidth, 'B/s')}, {found.own} {fmt.per_second(found.roofs[found.own], 'FLOP/s')}.",
     )
 
 
@@ -166,11 +167,19 @@ def roofline_rows(found: Roofline | None) -> tuple[tuple[str, ...], ...]:
             fmt.duration(stop.ms),
             fmt.size(stop.traffic),
             fmt.significant(found.intensity(stop), 3),
-            fmt.giga(found.rate(stop), "GFLOP/s"),
+            fmt.per_second(found.rate(stop), "FLOP/s"),
             fmt.percent(found.share(stop)),
         )
         for stop in found.stops
     )
+
+
+def _shown_roofs(found: Roofline) -> dict[str, float]:
+    shown = {found.own: found.roofs[found.own]}
+    for name, peak in sorted(found.roofs.items(), key=lambda roof: roof[1]):
+        if peak > _CLEAR * max(shown.values()) and len(shown) <= _MOST_OTHERS and not name.startswith("int"):
+            shown[name] = peak
+    return shown
 
 
 def roofline_spec(found: Roofline) -> Spec:
@@ -179,11 +188,7 @@ def roofline_spec(found: Roofline) -> Spec:
     ridge = own / found.bandwidth
     across = [found.intensity(stop) for stop in found.stops]
     rates = [found.rate(stop) / 1e9 for stop in found.stops]
-    shown = {
-        name: peak / 1e9
-        for name, peak in found.roofs.items()
-        if name == found.own or own * 1.2 < peak < max(own, *(r * 1e9 for r in rates)) * _NEAR
-    }
+    shown = {name: peak / 1e9 for name, peak in _shown_roofs(found).items()}
     x_low, x_high = min(*across, ridge) / 4, max(*across, ridge) * 6
     y_low, y_high = min(*rates, own / 1e9) / 3, max(*rates, *shown.values()) * 1.3
     x_scale, x_axis = logarithmic(x_low, x_high)
@@ -193,12 +198,12 @@ def roofline_spec(found: Roofline) -> Spec:
     x_start = max(x_scale["domain"][0], y_scale["domain"][0] / slope)
     memory = [{"x": x_start, "y": slope * x_start}, {"x": ridge, "y": own / 1e9}]
     roofs = [
-        {"name": name, "y": peak, "x": peak / slope, "x2": x_end, "label": f"{name} {fmt.giga(peak * 1e9, 'GFLOP/s')}"}
+        {"name": name, "y": peak, "x": peak / slope, "x2": x_end, "label": f"{name} {fmt.per_second(peak * 1e9, 'FLOP/s')}"}
         for name, peak in shown.items()
     ]
     beyond = [{"x": ridge, "y": own / 1e9}, {"x": max(r["x"] for r in roofs), "y": max(shown.values())}]
     x = {"field": "x", "type": "quantitative", "scale": x_scale, "title": "operations per byte of memory traffic"}
-    x["axis"] = {**x_axis, "format": "~g", "grid": False}
+    x["axis"] = {**x_axis, **PLAIN_NUMBERS, "grid": False}
     y = {"field": "y", "type": "quantitative", "scale": y_scale, "title": "GFLOP/s", "axis": {**y_axis, "format": "~s"}}
     points = [
         {
@@ -208,7 +213,7 @@ def roofline_spec(found: Roofline) -> Spec:
             "label": stop.name if number == 0 else stop.name.removeprefix("iteration "),
             "link": f"#{stop.anchor}",
             "kind": _PLACES[number > 0],
-            "says": f"{stop.name}: {fmt.duration(stop.ms)}\n{fmt.giga(found.rate(stop), 'GFLOP/s')} at "
+            "says": f"{stop.name}: {fmt.duration(stop.ms)}\n{fmt.per_second(found.rate(stop), 'FLOP/s')} at "
             f"{fmt.significant(found.intensity(stop), 3)} operations per byte\n"
             f"{fmt.percent(found.share(stop))} of the roof above it",
         }
@@ -240,7 +245,7 @@ def roofline_spec(found: Roofline) -> Spec:
                 "dy": 4,
                 "fontSize": 11,
                 "fill": "var(--text)",
-                "text": f"memory {fmt.giga(found.bandwidth, 'GB/s')}",
+                "text": f"memory {fmt.per_second(found.bandwidth, 'B/s')}",
                 **quiet,
             },
             "encoding": {"x": x, "y": y},
@@ -270,6 +275,9 @@ def roofline_spec(found: Roofline) -> Spec:
                 "encoding": {"x": x},
             }
         )
+        note = {"type": "text", "align": "left", "dx": 5, "fill": "var(--memory)", "fontSize": 11, "text": "least traffic"}
+        low = {**x, "field": "x"}
+        layers.append({"data": {"values": least}, "mark": {**note, "y": 332, **quiet}, "encoding": {"x": low}})
     layers += [
         {
             "data": {"values": points},
@@ -292,10 +300,16 @@ def roofline_spec(found: Roofline) -> Spec:
                 "href": {"field": "link"},
             },
         },
+    ]
+    name = {"type": "text", "baseline": "middle", "fill": "var(--text)", "fontSize": 12, **quiet}
+    layers += [
         {
             "data": {"values": points},
-            "mark": {"type": "text", "align": "left", "dx": 9, "dy": 4, "fill": "var(--text)", "fontSize": 12, **quiet},
+            "transform": [{"filter": f"datum.order % 2 == {side}"}],
+            "mark": {**name, "align": align, "dx": dx},
             "encoding": {"x": x, "y": y, "text": {"field": "label"}},
-        },
+        }
+        # To either side in turn: names of kernels that are close must not cover each other.
+        for side, align, dx in ((0, "left", 10), (1, "right", -10))
     ]
     return {"height": 340, "layer": layers}

@@ -21,16 +21,18 @@ from agent.report.view import (
     cautions,
     figures,
     of_type,
+    times,
     verdict,
 )
 from agent.state import State
-from profiling.types import AXES, Profile
+from profiling.types import AXES, MethodPresence, Profile
 
 _MODEL_COLUMNS = ("model", "replies", "cost", "branches", "right", "accepted")
 _STAGE_COLUMNS = ("stage", "replies", "input", "from the cache", "output", "cost")
 _PATH_COLUMNS = ("kernel", "time", "memory traffic", "operations per byte", "rate", "of the roof above it")
 
 _METRICS_SHOWN = 12
+_LONGEST_MIX = 120  # characters: the names of functions called are long
 
 
 def build_report(state: State, events: Sequence[AnyEvent]) -> Report:
@@ -40,6 +42,7 @@ def build_report(state: State, events: Sequence[AnyEvent]) -> Report:
         verdict=verdict(state, events),
         about=about(state, events),
         caution=cautions(state, events),
+        times=times(state, events),
         figures=figures(state, events),
         findings=findings(state, events),
         sections=(
@@ -90,7 +93,7 @@ def _causes(events: Sequence[AnyEvent]) -> Table:
         for method in event.plan.methods
     )
     columns = ("iteration", "method", "cites", "why")
-    return Table(columns, rows, frozenset(("iteration",)), "Why each method was tried")
+    return Table(columns, rows, frozenset(("iteration",)), "Why each method was tried", folded=True)
 
 
 def _roofline(state: State, events: Sequence[AnyEvent]) -> Section:
@@ -120,6 +123,7 @@ def _branches(state: State) -> Section:
 
 
 def _drift(state: State, events: Sequence[AnyEvent]) -> Section:
+    found = {e.iteration: e for e in of_type(events, ev.RooflineRecorded)}
     rows = tuple(
         (
             str(r.iteration),
@@ -130,18 +134,15 @@ def _drift(state: State, events: Sequence[AnyEvent]) -> Section:
             fmt.share(r.memory),
             fmt.share(r.latency),
             "near peak" if r.near_peak else r.bound,
+            ", ".join(f"{axis} {found[r.iteration].axis_budget.get(axis, 0)}" for axis in AXES),
         )
         for r in state.roofline_history
     )
-    columns = ("iteration", "best at its start", "floor", "gap", *AXES, "leads")
-    why = tuple(f"Iteration {e.iteration}: {e.headroom.why}" for e in of_type(events, ev.RooflineRecorded))
-    budget = tuple(
-        f"Iteration {e.iteration} slots: " + ", ".join(f"{axis} {e.axis_budget.get(axis, 0)}" for axis in AXES)
-        for e in of_type(events, ev.RooflineRecorded)
-    )
+    columns = ("iteration", "best at its start", "floor", "gap", *AXES, "leads", "methods asked for")
+    why = tuple(f"Iteration {e.iteration}: {e.headroom.why}" for e in found.values())
     lines = ("Headroom per axis (0 to 1) of the best kernel as each iteration began.",) if rows else ()
-    table = Table(columns, rows, frozenset(columns[:-1]))
-    return Section("drift", "Bottleneck drift", lines=lines, tables=(table,), bullets=(*why, *budget))
+    table = Table(columns, rows, frozenset(columns[:-2]))
+    return Section("drift", "Bottleneck drift", lines=lines, tables=(table,), bullets=why)
 
 
 def _attribution(events: Sequence[AnyEvent]) -> Section:
@@ -171,23 +172,19 @@ def _attribution(events: Sequence[AnyEvent]) -> Section:
 
 
 def _machine_code(events: Sequence[AnyEvent]) -> Section:
-    rows: list[tuple[str, ...]] = []
-    listings = []
-    for event in of_type(events, ev.MachineCodeChecked):
-        for p in event.presence:
-            patterns = list(dict.fromkeys([*p.before, *p.after])) or [fmt.MISSING]
-            for pattern in patterns:
-                before, after = _count(p.before, pattern), _count(p.after, pattern)
-                rows.append((str(event.iteration), p.method, p.verdict, pattern, before, after, p.reason))
-            if p.lines:
-                listings.append(Listing(f"Iteration {event.iteration}, {p.method}", "\n".join(p.lines)))
-    columns = ("iteration", "method", "verdict", "pattern", "before", "after", "reason")
-    table = Table(columns, tuple(rows), frozenset(("iteration", "before", "after")))
-    return Section("machine-code", "Machine code", tables=(table,), listings=tuple(listings))
+    checked = [(event.iteration, p) for event in of_type(events, ev.MachineCodeChecked) for p in event.presence]
+    rows = tuple((str(number), p.method, p.verdict, _growth(p), p.reason) for number, p in checked)
+    listings = tuple(Listing(f"Iteration {n}, {p.method}", "\n".join(p.lines)) for n, p in checked if p.lines)
+    columns = ("iteration", "method", "verdict", "instructions before → after", "reason")
+    evidence = Table(columns, rows, frozenset(("iteration",)), "Each method's instructions")
+    return Section("machine-code", "Machine code", tables=(evidence, _mixes(events)), listings=listings)
 
 
-def _count(counts: Mapping[str, int], pattern: str) -> str:
-    return str(counts[pattern]) if pattern in counts else fmt.MISSING
+def _growth(presence: MethodPresence) -> str:
+    """Each pattern with its counts in the kernel before and in this one: `vfmadd 0 → 96`."""
+    patterns = dict.fromkeys([*presence.before, *presence.after])
+    counts = ((p, presence.before.get(p, fmt.MISSING), presence.after.get(p, fmt.MISSING)) for p in patterns)
+    return "; ".join(f"{pattern} {before} → {after}" for pattern, before, after in counts) or fmt.MISSING
 
 
 def _profile(events: Sequence[AnyEvent]) -> Section:
@@ -200,16 +197,22 @@ def _profile(events: Sequence[AnyEvent]) -> Section:
         (m.name, m.axis, m.unit, _value(first.profile, m.name), fmt.significant(m.value), m.good, m.meaning)
         for m in ranked
     )
-    keys = list(dict.fromkeys([*first.mix, *newest.mix]))
-    mix = tuple((key, _mix(first.mix, key), _mix(newest.mix, key)) for key in keys)
-    columns = ("metric", "axis", "unit", "first", "newest", "good is", "meaning")
-    numeric = frozenset(("first", "newest"))
-    return Section(
-        "profile",
-        "Profiles",
-        lines=("The first kernel profiled (the baseline) beside the newest.",),
-        tables=(Table(columns, metrics, numeric), Table(("instruction mix", "first", "newest"), mix, numeric)),
-    )
+    columns = ("metric", "axis", "unit", "baseline", "newest", "good is", "meaning")
+    numeric = frozenset(("baseline", "newest"))
+    lines = ("The baseline beside the newest kernel profiled, what is furthest from good first.",)
+    return Section("profile", "Profiles", lines=lines, tables=(Table(columns, metrics, numeric),))
+
+
+def _mixes(events: Sequence[AnyEvent]) -> Table:
+    """Instructions by kind in the baseline and in the newest kernel profiled."""
+    profiled = of_type(events, ev.Profiled)
+    rows: tuple[tuple[str, ...], ...] = ()
+    if profiled:
+        first, newest = profiled[0].mix, profiled[-1].mix
+        keys = dict.fromkeys([*first, *newest])
+        rows = tuple((key.replace("_", " "), _mix(first, key), _mix(newest, key)) for key in keys)
+    columns = ("instructions", "baseline", "newest kernel profiled")
+    return Table(columns, rows, frozenset(columns[1:]), "Instructions by kind", folded=True)
 
 
 def _value(profile: Profile, name: str) -> str:
@@ -219,7 +222,9 @@ def _value(profile: Profile, name: str) -> str:
 
 def _mix(mix: Mapping[str, int | float | str], key: str) -> str:
     value = mix.get(key)
-    return fmt.MISSING if value is None else fmt.significant(value) if isinstance(value, float) else str(value)
+    if value is None:
+        return fmt.MISSING
+    return fmt.significant(value) if isinstance(value, float) else fmt.shortened(str(value), _LONGEST_MIX)
 
 
 def _frontier(state: State) -> Section:
@@ -244,7 +249,8 @@ def _memory(state: State, events: Sequence[AnyEvent]) -> Section:
     used = Table(columns, tuple(rows), frozenset(("iteration", "effect")), "What memory told the prompts")
     written = sum(len(e.records) for e in of_type(events, ev.Remembered))
     lines = (f"Records written to strategy memory: {written}.",) if of_type(events, ev.Remembered) else ()
-    return Section("memory", "Memory, used and learned", lines=lines, tables=(used,), bullets=state.lessons)
+    learned = Table(("lesson",), tuple((lesson,) for lesson in state.lessons), title="What this run learned")
+    return Section("memory", "Memory", lines=lines, tables=(used, learned))
 
 
 def _branches_of(model: str, state: State) -> tuple[str, str, str]:

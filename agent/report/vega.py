@@ -45,6 +45,8 @@ _CONFIG: Mapping[str, Any] = {
 }
 
 Spec = dict[str, Any]
+# Numbers on an axis as people write them: Vega would round 10 to `1e+1`.
+PLAIN_NUMBERS = {"labelExpr": "format(datum.value, '.6~r')"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +58,10 @@ class Chart:
     narrow: str
 
 
-def draw(name: str, caption: str, spec: Spec) -> Chart:
-    """Both drawings of a chart. `name` is unique on the page."""
+def draw(name: str, caption: str, spec: Spec, wide: int = _WIDE) -> Chart:
+    """Both drawings of a chart. `name` is unique on the page; `wide` is its width at a desk, in pixels."""
     return Chart(
-        caption, _svg(f"{name}-wide", caption, spec, _WIDE), _svg(f"{name}-narrow", caption, _for_phone(spec), _NARROW)
+        caption, _svg(f"{name}-wide", caption, spec, wide), _svg(f"{name}-narrow", caption, _for_phone(spec), _NARROW)
     )
 
 

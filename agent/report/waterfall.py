@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from agent import events as ev
 from agent.events import AnyEvent
 from agent.report import fmt
-from agent.report.vega import Spec, scale_of
+from agent.report.vega import PLAIN_NUMBERS, Spec, scale_of
 from agent.report.view import comparison_of, of_type
 from profiling.types import Comparison
 
@@ -19,9 +19,11 @@ _COLOURS = {
     "implementation failed": "var(--bad)",
     "interaction": "var(--memory)",
     "unverified": "var(--unsure)",
-    "not attributed": "var(--line)",
+    "not attributed": "var(--faint)",
 }
 _STEP = 28
+_ZOOM = 0.75
+_LABELS = 215  # pixels, the same in each iteration, so that bars begin below each other
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +84,30 @@ def waterfalls(events: Sequence[AnyEvent]) -> list[tuple[int, tuple[Step, ...]]]
     return found
 
 
+def is_zoomed(steps: Sequence[Step]) -> bool:
+    """Whether the changes are so small beside the times that an axis from 0 would hide them."""
+    low, high = _reach(steps)
+    return low > _ZOOM * high
+
+
+def _reach(steps: Sequence[Step]) -> tuple[float, float]:
+    """The least and the most time of any bar's end or interval, ms."""
+    ends = [value for s in steps for value in (s.end, s.low, s.high) if value is not None]
+    return min(ends), max(ends)
+
+
 def waterfall_spec(steps: Sequence[Step]) -> Spec:
     """The plot of one iteration."""
+    low, high = _reach(steps)
+    first = low - 0.15 * (high - low) if is_zoomed(steps) else min(0.0, low)
+    # At the right there is room for the text of the longest bar.
+    domain = [first, high + 0.2 * (high - first)]
     values = [
         {
             "order": number,
             "row": f"{number} {step.label}",
             "kind": step.kind,
-            "begin": step.begin,
+            "begin": max(step.begin, first),
             "end": step.end,
             "low": step.low,
             "high": step.high,
@@ -109,13 +127,15 @@ def waterfall_spec(steps: Sequence[Step]) -> Spec:
             "domain": False,
             "labelExpr": "replace(datum.label, /^[0-9]+ /, '')",
             "labelPadding": 8,
+            "minExtent": _LABELS,
+            "maxExtent": _LABELS,
         },
     }
     x = {
         "type": "quantitative",
         "title": "time of a call (ms)",
-        "axis": {"tickCount": 5, "format": "~g"},
-        "scale": {"padding": 4},
+        "axis": {"tickCount": 5, **PLAIN_NUMBERS},
+        "scale": {"domain": domain, "nice": False},
     }
     colour = {
         "field": "kind",
