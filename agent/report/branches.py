@@ -47,7 +47,9 @@ def branch_details(state: State, events: Sequence[AnyEvent]) -> tuple[BranchDeta
 def over_baseline(branch: BranchState, state: State) -> str:
     """Its speedup over the baseline; a suspect time is shown, but it is no speedup."""
     known = branch.status == "pass" and state.baseline_ms and branch.median_ms
-    return fmt.speedup(state.baseline_ms / branch.median_ms if known and state.baseline_ms and branch.median_ms else None)
+    return fmt.speedup(
+        state.baseline_ms / branch.median_ms if known and state.baseline_ms and branch.median_ms else None
+    )
 
 
 def gap(branch: BranchState) -> str:

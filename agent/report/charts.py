@@ -10,7 +10,7 @@ from agent.report import fmt
 from agent.report.roofline import find_roofline, roofline_spec
 from agent.report.vega import AXIS_COLOURS, PLAIN_NUMBERS, Chart, Spec, draw, logarithmic, scale_of
 from agent.report.view import baseline_and_best_ms, last
-from agent.report.waterfall import is_zoomed, waterfall_spec, waterfalls
+from agent.report.waterfall import Step, is_zoomed, waterfall_spec, waterfalls
 from agent.state import BranchState, State
 from profiling.types import AXES
 
@@ -23,40 +23,52 @@ _COLOURS = {
     "no time": "var(--bad)",
 }
 # Shapes beside colours, for those who do not see these.
-_SHAPES = {"accepted": "diamond", "correct": "circle", "suspect": "triangle-up", "unverified": "square", "no time": "cross"}
+_SHAPES = {
+    "accepted": "diamond",
+    "correct": "circle",
+    "suspect": "triangle-up",
+    "unverified": "square",
+    "no time": "cross",
+}
 _QUIET = {"aria": False}
 _WIDTHS = {"times": 500}
+_TIMELINE = "Best time after each iteration (line) and the time of every branch (marks)"
 
 
 def draw_charts(state: State, events: Sequence[AnyEvent]) -> Mapping[str, tuple[Chart, ...]]:
     """Charts by anchor; a chart without data is left out."""
-    roofline = find_roofline(state, events)
-    falls = waterfalls(events)
-    drawn: dict[str, list[tuple[str, Spec | None]]] = {
-        "times": [("Time of one call; the floor is the least that this device allows", _times(state, events))],
-        "timeline": [("Best time after each iteration (line) and the time of every branch (marks)", _timeline(state))],
-        "roofline": [
-            ("The path of the best kernel under measured ceilings", roofline_spec(roofline) if roofline else None)
-        ],
-        "attribution": [
-            (
-                f"Iteration {number}: from the best before it to its champion, each method with its 95% interval"
-                f"{'; the axis does not begin at 0' if is_zoomed(steps) else ''}",
-                waterfall_spec(steps),
-            )
-            for number, steps in falls
-        ],
-        "drift": [("Headroom on each axis as each iteration began: 0 is at the floor", _drift(state))],
+    drawn: dict[str, tuple[Chart | None, ...]] = {
+        "times": (
+            _drawn("times", "Time of one call; the floor is the least that this device allows", _times(state, events)),
+        ),
+        "timeline": (_drawn("timeline", _TIMELINE, _timeline(state)),),
+        "roofline": (_roofline(state, events),),
+        "attribution": tuple(_attribution(number, steps) for number, steps in waterfalls(events)),
+        "drift": (_drawn("drift", "Headroom on each axis as each iteration began: 0 is at the floor", _drift(state)),),
     }
-    charts = {
-        anchor: tuple(
-            draw(f"{anchor}{number}", caption, spec, _WIDTHS.get(anchor, 880))
-            for number, (caption, spec) in enumerate(specs)
-            if spec is not None
-        )
-        for anchor, specs in drawn.items()
-    }
+    charts = {anchor: tuple(c for c in found if c is not None) for anchor, found in drawn.items()}
     return {anchor: found for anchor, found in charts.items() if found}
+
+
+def _drawn(name: str, caption: str, spec: Spec | None) -> Chart | None:
+    return None if spec is None else draw(name, caption, spec, wide=_WIDTHS.get(name, 880))
+
+
+def _roofline(state: State, events: Sequence[AnyEvent]) -> Chart | None:
+    found = find_roofline(state, events)
+    return (
+        None
+        if found is None
+        else _drawn("roofline", "The path of the best kernel under measured ceilings", roofline_spec(found))
+    )
+
+
+def _attribution(iteration: int, steps: Sequence[Step]) -> Chart:
+    caption = f"Iteration {iteration}: from the best before it to its champion, each method with its 95% interval"
+    if is_zoomed(steps):
+        caption += "; the axis does not begin at 0"
+    wide, narrow = (waterfall_spec(steps, phone=phone) for phone in (False, True))
+    return draw(f"attribution{iteration}", caption, wide, narrow)
 
 
 def _times(state: State, events: Sequence[AnyEvent]) -> Spec | None:

@@ -35,7 +35,7 @@ class Line:
         return {"added": "+", "removed": "-"}.get(self.kind, " ")
 
 
-def coloured(text: str, backend: str) -> Markup:
+def _coloured(text: str, backend: str) -> Markup:
     """Source as HTML: escaped, with spans that carry pygments' short class names."""
     lexer = get_lexer_by_name(_LEXERS.get(backend, "text"), stripnl=False, ensurenl=False)
     # pygments escapes what it is given: nothing of the source survives as markup.
@@ -53,7 +53,10 @@ def changes(before: str, after: str, backend: str) -> tuple[Line, ...]:
         lines += _skipped(group[0][1] - reached)
         for tag, i1, i2, j1, j2 in group:
             if tag == "equal":
-                lines += [Line("same", str(i + 1), str(j + 1), old_html[i]) for i, j in zip(range(i1, i2), range(j1, j2), strict=True)]
+                lines += [
+                    Line("same", str(i + 1), str(j + 1), old_html[i])
+                    for i, j in zip(range(i1, i2), range(j1, j2), strict=True)
+                ]
                 continue
             lines += [Line("removed", str(i + 1), "", old_html[i]) for i in range(i1, i2)]
             lines += [Line("added", "", str(j + 1), new_html[j]) for j in range(j1, j2)]
@@ -70,5 +73,5 @@ def _lines(source: list[str], backend: str) -> list[Markup]:
 
     pygments closes its spans at the end of each line.
     """
-    html = coloured("\n".join(source), backend).split("\n")
+    html = _coloured("\n".join(source), backend).split("\n")
     return [Markup(line) for line in html]

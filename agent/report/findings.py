@@ -29,7 +29,7 @@ def findings(state: State, events: Sequence[AnyEvent]) -> tuple[Finding, ...]:
 
 def _answers(state: State, events: Sequence[AnyEvent]) -> Finding | None:
     """Calls of the best kernel that were judged before it was timed."""
-    best = [e.outcome for e in of_type(events, ev.Evaluated) if _name(e) == _best(state)]
+    best = [e.outcome for e in of_type(events, ev.Evaluated) if _name(e) == state.best_from]
     if not best or not isinstance(best[-1], Evaluation):
         return None
     checks = best[-1].checks
@@ -40,10 +40,6 @@ def _answers(state: State, events: Sequence[AnyEvent]) -> Finding | None:
 
 def _name(event: ev.Evaluated) -> str:
     return event.branch if event.iteration == 0 else f"iteration {event.iteration}, {event.branch}"
-
-
-def _best(state: State) -> str:
-    return state.best_from
 
 
 def _sandbox(events: Sequence[AnyEvent]) -> Finding | None:
@@ -77,7 +73,7 @@ def _suspects(state: State) -> Finding | None:
 
 
 def _dropped(events: Sequence[AnyEvent]) -> Finding | None:
-    """Only a GPU's samples are watched for heat and other work; elsewhere nothing is ever dropped, and nothing is said."""
+    """Only a GPU's samples are watched for heat and other work; elsewhere none is ever dropped, and nothing is said."""
     session = last(events, ev.SessionStarted)
     if session is None or session.environment.gpu is None:
         return None
@@ -88,7 +84,7 @@ def _dropped(events: Sequence[AnyEvent]) -> Finding | None:
 
 
 def dropped(events: Sequence[AnyEvent]) -> tuple[int, int]:
-    """Samples, and blocks of comparisons, that were dropped over the whole run since heat or other work disturbed them."""
+    """Samples, and blocks of comparisons, that were dropped over the whole run: heat or other work disturbed them."""
     outcomes = [e.outcome for e in of_type(events, ev.Evaluated)]
     samples = sum(o.timing.disturbed for o in outcomes if isinstance(o, Evaluation) and o.timing)
     compared = [e.outcome for e in of_type(events, ev.Compared)]
@@ -105,7 +101,11 @@ def _sanitizers(state: State, events: Sequence[AnyEvent]) -> Finding | None:
     report = ran[-1].report
     if report.findings:
         return Finding("sanitizers", f"{len(report.findings)} findings", False)
-    return Finding("sanitizers", f"clean: {', '.join(report.clean)}" if report.clean else "none could run", bool(report.clean) or None)
+    return Finding(
+        "sanitizers",
+        f"clean: {', '.join(report.clean)}" if report.clean else "none could run",
+        bool(report.clean) or None,
+    )
 
 
 def _evidence(state: State, events: Sequence[AnyEvent]) -> Finding | None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from agent.events import AnyEvent
 from agent.report.branches import branch_details
 from agent.report.charts import draw_charts
-from agent.report.diff import changes, coloured
+from agent.report.diff import changes
 from agent.report.fmt import MISSING
 from agent.report.page import render_page
 from agent.report.sections import build_report
@@ -30,6 +30,6 @@ def render_html(state: State, events: Sequence[AnyEvent], sources: Mapping[str, 
         branches=branch_details(state, events),
         diff=changes(sources["baseline"], sources["best"], state.backend) if both else (),
         both=both,
-        sources={name: coloured(text, state.backend) for name, text in sources.items()},
+        sources=sources,
         missing=MISSING,
     )

@@ -198,7 +198,13 @@ def roofline_spec(found: Roofline) -> Spec:
     x_start = max(x_scale["domain"][0], y_scale["domain"][0] / slope)
     memory = [{"x": x_start, "y": slope * x_start}, {"x": ridge, "y": own / 1e9}]
     roofs = [
-        {"name": name, "y": peak, "x": peak / slope, "x2": x_end, "label": f"{name} {fmt.per_second(peak * 1e9, 'FLOP/s')}"}
+        {
+            "name": name,
+            "y": peak,
+            "x": peak / slope,
+            "x2": x_end,
+            "label": f"{name} {fmt.per_second(peak * 1e9, 'FLOP/s')}",
+        }
         for name, peak in shown.items()
     ]
     beyond = [{"x": ridge, "y": own / 1e9}, {"x": max(r["x"] for r in roofs), "y": max(shown.values())}]
@@ -275,7 +281,14 @@ def roofline_spec(found: Roofline) -> Spec:
                 "encoding": {"x": x},
             }
         )
-        note = {"type": "text", "align": "left", "dx": 5, "fill": "var(--memory)", "fontSize": 11, "text": "least traffic"}
+        note = {
+            "type": "text",
+            "align": "right",
+            "dx": -5,
+            "fill": "var(--memory)",
+            "fontSize": 11,
+            "text": "least traffic",
+        }
         low = {**x, "field": "x"}
         layers.append({"data": {"values": least}, "mark": {**note, "y": 332, **quiet}, "encoding": {"x": low}})
     layers += [

@@ -151,7 +151,6 @@ def _attribution(events: Sequence[AnyEvent]) -> Section:
         (
             str(event.iteration),
             row.method,
-            row.axis,
             row.method_class.replace("_", " "),
             fmt.difference(row.attribution_ms, row.low_ms, row.high_ms),
             row.presence,
@@ -161,7 +160,7 @@ def _attribution(events: Sequence[AnyEvent]) -> Section:
         for event in tables
         for row in event.rows
     )
-    columns = ("iteration", "method", "axis", "class", "attribution", "machine code", "ablated by", "reason")
+    columns = ("iteration", "method", "class", "attribution", "machine code", "ablated by", "reason")
     bullets = tuple(
         f"Iteration {e.iteration}: gain {fmt.difference(e.gain_ms)}; switch audit: {e.audit or fmt.MISSING}"
         for e in tables

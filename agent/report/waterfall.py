@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from agent import events as ev
 from agent.events import AnyEvent
@@ -23,7 +24,7 @@ _COLOURS = {
 }
 _STEP = 28
 _ZOOM = 0.75
-_LABELS = 215  # pixels, the same in each iteration, so that bars begin below each other
+_LABELS, _PHONE_LABELS = 215, 112  # pixels, the same in each iteration, so that bars begin below each other
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +43,8 @@ class Step:
 def waterfall(event: ev.Attributed, compared: Comparison) -> tuple[Step, ...]:
     """The bars of one iteration, top down.
 
-    A method's bar is its own attribution, measured by leaving it out alone. What the sum of them leaves, or takes twice,
-    is a bar of its own and never spread over the methods.
+    A method's bar is its own attribution, measured by leaving it out alone. What the sum of them leaves, or takes
+    twice, is a bar of its own and never spread over the methods.
     """
     at = compared.a_ms
     steps = [Step("best before", "time", 0.0, at, None, None, f"best before: {fmt.duration(at)}")]
@@ -64,7 +65,9 @@ def waterfall(event: ev.Attributed, compared: Comparison) -> tuple[Step, ...]:
     rest = at - compared.b_ms
     if abs(rest) > 0.01 * max(compared.a_ms, compared.b_ms):
         says = f"{'saved by no method alone' if rest > 0 else 'counted under several methods'}: {fmt.difference(rest)}"
-        steps.append(Step("not attributed" if rest > 0 else "overlap", "not attributed", at, compared.b_ms, *_NONE, says))
+        steps.append(
+            Step("not attributed" if rest > 0 else "overlap", "not attributed", at, compared.b_ms, *_NONE, says)
+        )
     reached = fmt.duration(compared.b_ms)
     steps.append(Step("champion", "time", 0.0, compared.b_ms, *_NONE, f"champion: {reached}"))
     return tuple(steps)
@@ -96,12 +99,13 @@ def _reach(steps: Sequence[Step]) -> tuple[float, float]:
     return min(ends), max(ends)
 
 
-def waterfall_spec(steps: Sequence[Step]) -> Spec:
-    """The plot of one iteration."""
+def waterfall_spec(steps: Sequence[Step], *, phone: bool) -> Spec:
+    """The plot of one iteration, for a desk or for a phone."""
     low, high = _reach(steps)
     first = low - 0.15 * (high - low) if is_zoomed(steps) else min(0.0, low)
     # At the right there is room for the text of the longest bar.
-    domain = [first, high + 0.2 * (high - first)]
+    domain = [first, high + (0.55 if phone else 0.2) * (high - first)]
+    labels = _PHONE_LABELS if phone else _LABELS
     values = [
         {
             "order": number,
@@ -127,14 +131,14 @@ def waterfall_spec(steps: Sequence[Step]) -> Spec:
             "domain": False,
             "labelExpr": "replace(datum.label, /^[0-9]+ /, '')",
             "labelPadding": 8,
-            "minExtent": _LABELS,
-            "maxExtent": _LABELS,
+            "minExtent": labels,
+            "maxExtent": labels,
         },
     }
     x = {
         "type": "quantitative",
         "title": "time of a call (ms)",
-        "axis": {"tickCount": 5, **PLAIN_NUMBERS},
+        "axis": {"tickCount": 3 if phone else 5, **PLAIN_NUMBERS},
         "scale": {"domain": domain, "nice": False},
     }
     colour = {
@@ -147,7 +151,7 @@ def waterfall_spec(steps: Sequence[Step]) -> Spec:
     quiet = {"aria": False}
     whisker = {"type": "rule", "stroke": "var(--text)", "strokeWidth": 1.5, **quiet}
     end = {"type": "tick", "color": "var(--text)", "thickness": 1.5, "height": 9, **quiet}
-    links = [{"row": a["row"], "to": b["row"], "at": a["end"]} for a, b in zip(values, values[1:], strict=False)]
+    links = [{"row": a["row"], "to": b["row"], "at": a["end"]} for a, b in pairwise(values)]
     return {
         "height": {"step": _STEP},
         "layer": [

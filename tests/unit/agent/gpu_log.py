@@ -15,7 +15,17 @@ from agent.llm.types import Reply, Usage
 from agent.plan import BranchVariant, Plan
 from memory.types import Advice, Recall
 from profiling.sanitizers.findings import SanitizerReport
-from profiling.types import CaseCheck, Comparison, Conditions, Evaluation, Headroom, MethodPresence, Metric, Profile, Timing
+from profiling.types import (
+    CaseCheck,
+    Comparison,
+    Conditions,
+    Evaluation,
+    Headroom,
+    MethodPresence,
+    Metric,
+    Profile,
+    Timing,
+)
 from tests.unit.agent import event_log
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -190,9 +200,7 @@ def _third() -> list[Event]:
             key="iter3/decision", iteration=3, branch="b3", accepted=False, reason="the lower end does not clear 1.020"
         ),
         _attributed(3, 0.002, (("latency.async_pipeline", 0.004, -0.003, 0.011, "within noise"),), None),
-        ev.IterationEnded(
-            key="iter3", iteration=3, status="not-accepted", reason="the lower end does not clear 1.020"
-        ),
+        ev.IterationEnded(key="iter3", iteration=3, status="not-accepted", reason="the lower end does not clear 1.020"),
     ]
 
 
@@ -222,7 +230,9 @@ def _written(iteration: int, branch: str, source: str) -> ev.BranchWritten:
 
 def _timed(iteration: int, branch: str, ms: float, disturbed: int) -> ev.Evaluated:
     shapes = ({"M": 1, "N": 1, "K": 1}, {"M": 127, "N": 65, "K": 33}, {"M": 4096, "N": 4096, "K": 4096})
-    checks = tuple(CaseCheck(s, d, True, None, 2.1e-5, 3.4e-7) for s in shapes for d in ("declared", "uniform", "spike"))
+    checks = tuple(
+        CaseCheck(s, d, True, None, 2.1e-5, 3.4e-7) for s in shapes for d in ("declared", "uniform", "spike")
+    )
     conditions = tuple(Conditions(1965.0 - i, 51 + i % 3, 612.0 + i, False, False) for i in range(12))
     samples = tuple(ms * (1 + 0.0005 * (i % 5)) for i in range(12))
     timing = Timing(ms, ms / 900, samples, 0.0021, ms * 1.001, "cold", ms, conditions, disturbed)
@@ -297,5 +307,3 @@ def write_run(folder: Path) -> None:
     for name, text in sources().items():
         (folder / name).mkdir()
         (folder / name / "kernel.cu").write_text(text)
-
-
