@@ -67,6 +67,7 @@ def _detail(branch: BranchState, state: State, events: Sequence[AnyEvent]) -> Br
     timing = outcome.timing if isinstance(outcome, Evaluation) else None
     facts = [
         ("reason", branch.reason or fmt.MISSING),
+        ("over baseline", over_baseline(branch, state)),
         ("behind its champion", gap(branch)),
         ("model", branch.model or fmt.MISSING),
         ("repairs", str(branch.repairs)),

@@ -7,29 +7,15 @@ from collections.abc import Mapping, Sequence
 from agent import events as ev
 from agent.events import AnyEvent
 from agent.report import fmt
-from agent.report.roofline import find_roofline, roofline_spec
-from agent.report.vega import AXIS_COLOURS, PLAIN_NUMBERS, Chart, Spec, draw, logarithmic, scale_of
+from agent.report.roofline import find_roofline
+from agent.report.roofline_plot import roofline_spec
+from agent.report.timeline import timeline_spec
+from agent.report.vega import AXIS_COLOURS, Chart, Spec, draw, scale_of
 from agent.report.view import baseline_and_best_ms, last
 from agent.report.waterfall import Step, is_zoomed, waterfall_spec, waterfalls
-from agent.state import BranchState, State
+from agent.state import State
 from profiling.types import AXES
 
-_KINDS = {"pass": "correct", "suspect": "suspect", "unverified": "unverified"}
-_COLOURS = {
-    "accepted": "var(--good)",
-    "correct": "var(--compute)",
-    "suspect": "var(--unsure)",
-    "unverified": "var(--unsure)",
-    "no time": "var(--bad)",
-}
-# Shapes beside colours, for those who do not see these.
-_SHAPES = {
-    "accepted": "diamond",
-    "correct": "circle",
-    "suspect": "triangle-up",
-    "unverified": "square",
-    "no time": "cross",
-}
 _QUIET = {"aria": False}
 _WIDTHS = {"times": 500}
 _TIMELINE = "Best time after each iteration (line) and the time of every branch (marks)"
@@ -41,7 +27,7 @@ def draw_charts(state: State, events: Sequence[AnyEvent]) -> Mapping[str, tuple[
         "times": (
             _drawn("times", "Time of one call; the floor is the least that this device allows", _times(state, events)),
         ),
-        "timeline": (_drawn("timeline", _TIMELINE, _timeline(state)),),
+        "timeline": (_drawn("timeline", _TIMELINE, timeline_spec(state)),),
         "roofline": (_roofline(state, events),),
         "attribution": tuple(_attribution(number, steps) for number, steps in waterfalls(events)),
         "drift": (_drawn("drift", "Headroom on each axis as each iteration began: 0 is at the floor", _drift(state)),),
@@ -78,12 +64,12 @@ def _times(state: State, events: Sequence[AnyEvent]) -> Spec | None:
     rows = [
         ("baseline", baseline_ms, "time"),
         ("reference", state.reference_ms, "time"),
-        ("best", best_ms, "best"),
+        ("best", best_ms if state.best_from != "baseline" else None, "best"),
         ("floor", floor.floor_ms if floor else None, "floor"),
     ]
-    values = [{"name": n, "ms": ms, "kind": k, "text": fmt.duration(ms)} for n, ms, k in rows if ms]
-    if baseline_ms is None:
+    if not baseline_ms:
         return None
+    values: list[Spec] = [{"name": n, "ms": ms, "kind": k, "text": fmt.duration(ms)} for n, ms, k in rows if ms]
     y = {
         "field": "name",
         "type": "nominal",
@@ -121,95 +107,6 @@ def _times(state: State, events: Sequence[AnyEvent]) -> Spec | None:
     }
 
 
-def _timeline(state: State) -> Spec | None:
-    if not state.baseline_ms:
-        return None
-    points = [_point(state, branch) for branch in state.branches]
-    # A forged clock can say 0 ms, which no logarithmic axis holds: such a point has no time worth showing.
-    timed = [p for p in points if p["ms"]]
-    untimed = [{**p, "kind": "no time"} for p in points if not p["ms"]]
-    steps = [{"x": 0.0, "ms": state.baseline_ms, "says": f"baseline: {fmt.duration(state.baseline_ms)}"}]
-    for line in sorted(state.iterations, key=lambda i: i.iteration):
-        accepted_ms = line.champion_ms if line.status == "accepted" else None
-        steps.append({"x": float(line.iteration), "ms": accepted_ms or steps[-1]["ms"], "says": ""})
-    last_iteration = max([1, *(int(s["x"]) for s in steps), *(b.iteration for b in state.branches)])
-    steps.append({**steps[-1], "x": last_iteration + 0.5})
-    times = [p["ms"] for p in timed] + [s["ms"] for s in steps]
-    if max(times) > 4 * min(times):
-        scale, ticks = logarithmic(min(times), max(times))
-    else:
-        scale, ticks = {"type": "linear", "zero": False}, {"tickCount": 5}
-    x = {
-        "field": "x",
-        "type": "quantitative",
-        "title": "iteration (0 is the baseline)",
-        "scale": {"domain": [-0.25, last_iteration + 0.5]},
-        "axis": {"values": list(range(last_iteration + 1)), "format": "d", "grid": False},
-    }
-    y = {
-        "field": "ms",
-        "type": "quantitative",
-        "title": "time of a call (ms)",
-        "scale": {"padding": 18, **scale},
-        "axis": {**PLAIN_NUMBERS, **ticks},
-    }
-    present = [p["kind"] for p in (*timed, *untimed)]
-    marks = {
-        "color": {"field": "kind", "type": "nominal", "scale": scale_of(_COLOURS, present)},
-        "shape": {"field": "kind", "type": "nominal", "scale": scale_of(_SHAPES, present)},
-        "description": {"field": "says"},
-        "href": {"field": "link"},
-    }
-    mark = {"type": "point", "filled": True, "size": 85, "opacity": 1}
-    label = {"type": "text", "fill": "var(--text)", "fontSize": 12, **_QUIET}
-    line = {"type": "line", "interpolate": "step-after", "stroke": "var(--good)", "strokeWidth": 2, **_QUIET}
-    return {
-        "height": 300,
-        "layer": [
-            {"data": {"values": steps}, "mark": line, "encoding": {"x": x, "y": y}},
-            {
-                "data": {"values": steps[:1]},
-                "mark": {"type": "point", "filled": True, "size": 85, "opacity": 1, "color": "var(--muted)"},
-                "encoding": {"x": x, "y": y, "description": {"field": "says"}},
-            },
-            {
-                "data": {"values": steps[:1]},
-                "mark": {**label, "align": "left", "dx": 8, "dy": -9, "text": "baseline"},
-                "encoding": {"x": x, "y": y},
-            },
-            {"data": {"values": timed}, "mark": mark, "encoding": {"x": x, "y": y, **marks}},
-            {
-                "data": {"values": [p for p in timed if p["kind"] == "accepted"]},
-                "mark": {**label, "dy": 16},
-                "encoding": {"x": x, "y": y, "text": {"field": "branch"}},
-            },
-            {
-                "data": {"values": untimed},
-                "mark": {**mark, "angle": 45},
-                "encoding": {"x": x, "y": {"value": 6}, **marks},
-            },
-        ],
-    }
-
-
-def _point(state: State, branch: BranchState) -> Spec:
-    siblings = [b.name for b in state.branches if b.iteration == branch.iteration]
-    index = siblings.index(branch.name)
-    accepted = any(i.iteration == branch.iteration and i.status == "accepted" for i in state.iterations)
-    kind = "accepted" if branch.champion and accepted else _KINDS.get(branch.status, "no time")
-    # Side by side around their iteration, so that equal times do not hide each other.
-    offset = 0.5 * ((index + 0.5) / len(siblings) - 0.5)
-    said = fmt.duration(branch.median_ms) if branch.median_ms else branch.reason or branch.status
-    return {
-        "x": branch.iteration + offset,
-        "ms": branch.median_ms,
-        "branch": branch.name,
-        "kind": kind,
-        "link": f"#iter{branch.iteration}-{branch.name}",
-        "says": f"iteration {branch.iteration}, {branch.name}: {branch.status}\n{fmt.shortened(said, 160)}",
-    }
-
-
 def _drift(state: State) -> Spec | None:
     values = [
         {
@@ -223,9 +120,9 @@ def _drift(state: State) -> Spec | None:
     ]
     if not values:
         return None
-    x = {"field": "iteration", "type": "ordinal", "title": "iteration", "axis": {"labelAngle": 0}, "sort": None}
+    x: Spec = {"field": "iteration", "type": "ordinal", "title": "iteration", "axis": {"labelAngle": 0}, "sort": None}
     x["scale"] = {"padding": 0.35}
-    y = {
+    y: Spec = {
         "field": "headroom",
         "type": "quantitative",
         "title": "headroom",

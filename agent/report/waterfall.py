@@ -24,7 +24,7 @@ _COLOURS = {
 }
 _STEP = 28
 _ZOOM = 0.75
-_LABELS, _PHONE_LABELS = 215, 112  # pixels, the same in each iteration, so that bars begin below each other
+_LABELS, _PHONE_LABELS = 232, 112  # pixels, the same in each iteration, so that bars begin below each other
 
 
 @dataclass(frozen=True, slots=True)
