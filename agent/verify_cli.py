@@ -78,6 +78,8 @@ def judge(claim: Claim, measured: Comparison, least_gain: float) -> tuple[Findin
     said = f"recorded {recorded}, measured again {here}"
     if measured.high * margin < claim.low:
         return "missed", f"{said}: the intervals, each widened by {fmt.percent(least_gain)}, do not meet"
+    if measured.low <= 1 + least_gain < claim.low:
+        return "undecided", f"{said}: too noisy here to show a gain at all"
     if measured.low > claim.high * margin:
         return "exceeded", f"{said}: more than was claimed"
     return "holds", f"{said}: the speedup holds"

@@ -164,7 +164,7 @@ def test_colours_of_text_stand_out_from_what_is_behind_them() -> None:
                 assert contrast(colours[ink], colours[paper]) >= 4.5, (ink, paper)
         for ink in ("good", "bad", "unsure"):
             assert contrast(colours[ink], colours[f"{ink}-soft"]) >= 4.5, ink
-        for ink in ("keyword", "string", "digit", "name", "muted"):
+        for ink in ("keyword", "string", "digit", "name", "muted", "unsure"):
             for paper in ("good-soft", "bad-soft"):
                 assert contrast(colours[ink], colours[paper]) >= 4.5, (ink, paper)
 
