@@ -11,6 +11,7 @@ from markupsafe import Markup
 
 from agent.report.view import is_long
 
+_SHORT_CELL, _LONGEST_WORD = 12, 40  # characters
 _TEMPLATES = Path(__file__).parent / "templates"
 _GOOD = frozenset(("accepted", "pass", "effective", "verified", "finished"))
 _BAD = frozenset(("failed", "fail", "rejected", "error", "implementation failed", "absent"))
@@ -46,6 +47,13 @@ def tone(word: str) -> str:
     return next((name for name, matches in found.items() if matches), "")
 
 
+def extent(cell: str) -> str:
+    """How much room a table's cell wants, as classes of the style."""
+    if is_long(cell):
+        return "long breaks" if max(map(len, cell.split()), default=0) > _LONGEST_WORD else "long"
+    return "middling" if len(cell) > _SHORT_CELL else ""
+
+
 def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("agent.report"),
@@ -55,7 +63,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=_finalize,
     )
-    environment.filters.update(tone=tone, is_long=is_long)
+    environment.filters.update(tone=tone, extent=extent)
     return environment
 
 

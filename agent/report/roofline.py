@@ -136,10 +136,29 @@ def counted_bytes(profile: Profile, work: Work) -> float | None:
     return excess * work.bytes if excess and work.bytes else None
 
 
-def roofline_lines(found: Roofline | None) -> tuple[str, ...]:
-    """The plot in words."""
-    if found is None:
+def bandwidth_rows(state: State, events: Sequence[AnyEvent]) -> tuple[tuple[str, ...], ...]:
+    """The path of a task whose operations are not known, by bytes alone.
+
+    Kernel, time, counted traffic, least bytes per second, and what share that is of the measured bandwidth.
+    """
+    checked, measured = last(events, ev.TaskChecked), last(events, ev.CeilingsMeasured)
+    if checked is None or measured is None or not checked.work.bytes:
         return ()
+    moved, bandwidth = checked.work.bytes, peak_bytes(measured.ceilings)
+    return tuple(
+        (
+            stop.name,
+            fmt.duration(stop.ms),
+            fmt.size(stop.traffic),
+            fmt.per_second(moved / stop.ms * 1e3, "B/s"),
+            fmt.percent(moved / stop.ms * 1e3 / bandwidth),
+        )
+        for stop in _path(state, events, checked.work)
+    )
+
+
+def roofline_lines(found: Roofline) -> tuple[str, ...]:
+    """The plot in words."""
     how = (
         "memory traffic as the profiler counted it"
         if found.counted
@@ -151,10 +170,8 @@ def roofline_lines(found: Roofline | None) -> tuple[str, ...]:
     )
 
 
-def roofline_rows(found: Roofline | None) -> tuple[tuple[str, ...], ...]:
+def roofline_rows(found: Roofline) -> tuple[tuple[str, ...], ...]:
     """The path as a table: kernel, time, traffic, operations per byte, rate, share of the roof above it."""
-    if found is None:
-        return ()
     return tuple(
         (
             stop.name,

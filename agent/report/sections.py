@@ -9,7 +9,7 @@ from agent.events import AnyEvent
 from agent.report import fmt
 from agent.report.branches import gap, over_baseline
 from agent.report.findings import findings
-from agent.report.roofline import find_roofline, roofline_lines, roofline_rows
+from agent.report.roofline import bandwidth_rows, find_roofline, roofline_lines, roofline_rows
 from agent.report.trust import environment_section
 from agent.report.view import (
     Listing,
@@ -29,6 +29,7 @@ from profiling.types import AXES, MethodPresence, Profile
 
 _MODEL_COLUMNS = ("model", "replies", "cost", "branches", "right", "accepted")
 _STAGE_COLUMNS = ("stage", "replies", "input", "from the cache", "output", "cost")
+_BYTES_COLUMNS = ("kernel", "time", "memory traffic", "least bytes over time", "of the measured bandwidth")
 _PATH_COLUMNS = ("kernel", "time", "memory traffic", "operations per byte", "rate", "of the roof above it")
 
 _METRICS_SHOWN = 12
@@ -98,6 +99,11 @@ def _causes(events: Sequence[AnyEvent]) -> Table:
 
 def _roofline(state: State, events: Sequence[AnyEvent]) -> Section:
     found = find_roofline(state, events)
+    if found is None:
+        rows = bandwidth_rows(state, events)
+        why = "The task's operations are not known (`task.work.flops`): kernels by bytes alone."
+        table = Table(_BYTES_COLUMNS, rows, frozenset(_BYTES_COLUMNS[1:]))
+        return Section("roofline", "Roofline", lines=(why,) if rows else (), tables=(table,))
     table = Table(_PATH_COLUMNS, roofline_rows(found), frozenset(_PATH_COLUMNS[1:]))
     return Section("roofline", "Roofline", lines=roofline_lines(found), tables=(table,))
 

@@ -17,9 +17,11 @@ from agent.report import page as page_module
 from agent.report.build import write_reports
 from agent.report.html import render_html
 from agent.report.summary import render_summary
+from agent.report.waterfall import is_zoomed, waterfalls
 from agent.state import fold
 from profiling.sanitizers.findings import Finding, SanitizerReport, Unavailable
-from tests.unit.agent import event_log
+from profiling.types import Work
+from tests.unit.agent import event_log, gpu_log
 
 SOURCES = {"baseline": "int a;\nint same;\n", "best": "int b; // \u202ereversed\nint same;\n"}
 VOID = {"meta", "link", "br", "hr", "img", "input"}
@@ -292,6 +294,48 @@ def test_charts_show_every_branch_and_every_known_attribution() -> None:
     assert "compute.fma" in wide["attribution"]
     assert "latency.unroll" in html
     assert "cache_blocking" not in wide["attribution"]  # unknown is no bar of length zero
+
+
+def test_a_task_without_known_operations_is_told_by_its_bytes() -> None:
+    events = [
+        e.model_copy(update={"work": Work(flops=None, bytes=1.2e7)}) if isinstance(e, ev.TaskChecked) else e
+        for e in event_log.whole_run()
+    ]
+    text = summary(events)
+    assert row(text, "baseline", "796.0 ms", "–", "0.01508 GB/s", "0.1%")
+    assert row(text, "iteration 1", "200.0 ms", "–", "0.06000 GB/s", "0.3%")
+    assert 'id="roofline"' in page(events)
+
+
+def test_the_roofline_stands_on_counted_traffic_only_where_every_kernel_has_it() -> None:
+    counted = gpu_log.whole_run()
+    text = summary(counted)
+    assert "memory traffic as the profiler counted it" in text
+    assert row(text, "baseline", "25.62 ms", "7.203 GB", "19.1", "5.365 TFLOP/s", "8.4%")
+    assert row(text, "iteration 2", "2.253 ms", "1.249 GB", "110", "61.00 TFLOP/s", "95.9%")
+    profiled = [e for e in counted if isinstance(e, ev.Profiled)]
+    blind = [e for e in counted if e is not profiled[-1]]
+    text = summary(blind)
+    assert "the least memory traffic of the task, since none was counted for every kernel" in text
+    assert row(text, "iteration 2", "2.253 ms", "–", "683", "61.00 TFLOP/s", "95.9%")
+
+
+def test_a_waterfall_reaches_the_champion_and_names_what_no_method_explains() -> None:
+    (_, first), (_, second), (_, third) = waterfalls(gpu_log.whole_run())
+    assert [s.label for s in first] == [
+        "best before",
+        "compute.ilp_unroll_register_tile",
+        "memory.tiling_smem",
+        "memory.vectorized_access",
+        "not attributed",
+        "champion",
+    ]
+    assert first[1].begin == first[0].end == 25.62
+    assert [first[1].low, first[1].high] == pytest.approx([25.62 - 13.24, 25.62 - 13.23])
+    assert first[4].end == first[5].end == 2.955
+    assert second[3].label == "overlap"
+    assert second[3].end > second[3].begin
+    assert [is_zoomed(steps) for steps in (first, second, third)] == [False, False, True]
 
 
 def test_page_has_a_dark_form_and_fits_a_phone() -> None:
