@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from agent.artefacts import write_json, write_text
 from agent.config import BudgetSection, Config, MemorySection, dump_config
 from agent.errors import ConfigError
+from agent.machine import Machine
 from backends.types import Rejected
 from profiling.types import Comparison
 
@@ -37,11 +38,18 @@ class Claim(_Part):
 
 
 class Device(_Part):
-    """What it was measured on."""
+    """What it was measured on; `driver` is None where it was no GPU."""
 
     id: str
     name: str
     arch: str
+    driver: str | None
+
+    @staticmethod
+    def of(machine: Machine) -> Device:
+        """This machine, as far as kernels see it."""
+        driver = None if machine.gpu is None else machine.gpu.driver_version
+        return Device(id=machine.id, name=machine.name, arch=machine.arch, driver=driver)
 
 
 class Manifest(_Part):

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from agent.artefacts import plain
-from agent.bundle import MANIFEST, Claim, Manifest, read_bundle
+from agent.bundle import MANIFEST, Claim, Device, Manifest, read_bundle
 from agent.config import load_config
 from agent.errors import HarnessBroken, UnfitEnvironment
 from agent.lab import Lab, Measured, open_lab
@@ -97,18 +97,16 @@ def _verify(folder: Path, manifest: Manifest) -> Verified:
 
 def _differences(manifest: Manifest, lab: Lab) -> list[str]:
     """How this machine is not the one of the run, one line each."""
-    machine, found = lab.machine, []
-    if machine.id != manifest.device.id:
-        found.append(f"measured on {machine.name} ({machine.id}), recorded on {_name(manifest)}")
+    here, then, found = Device.of(lab.machine), manifest.device, []
+    if here.id != then.id:
+        found.append(f"measured on {here.name} ({here.id}), recorded on {then.name} ({then.id})")
+    if here.driver != then.driver:
+        found.append(f"the driver is {here.driver}, was {then.driver}")
     tools = lab.task.backend.toolchain()
     for tool, version in manifest.versions.items():
         if tool in tools and tools[tool] != version:
             found.append(f"{tool} is {tools[tool]}, was {version}")
     return found
-
-
-def _name(manifest: Manifest) -> str:
-    return f"{manifest.device.name} ({manifest.device.id})"
 
 
 def _judged(manifest: Manifest, claim: Claim, lab: Lab, measured: Measured, notes: list[str]) -> Verified:

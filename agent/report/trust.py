@@ -175,6 +175,21 @@ def _fallen(events: Sequence[AnyEvent]) -> str:
     return ", ".join(f"{stage} {number}" for stage, number in stages.items()) or "none"
 
 
+def _reply_notes(events: Sequence[AnyEvent]) -> list[str]:
+    """What replies came with; what many came with is said once. Hashes and the like, in brackets, tell them apart."""
+    keys: dict[str, list[str]] = {}
+    for event in of_type(events, ev.ReplyReceived):
+        if event.reply.note:
+            keys.setdefault(event.reply.note.partition(" (")[0], []).append(event.key)
+    whole = {e.key: e.reply.note for e in of_type(events, ev.ReplyReceived)}
+    return [
+        f"Reply {named[0]}: {whole[named[0]]}"
+        if len(named) == 1
+        else f"{len(named)} replies: {note}: {', '.join(named)}"
+        for note, named in keys.items()
+    ]
+
+
 def _bullets(state: State, events: Sequence[AnyEvent]) -> tuple[str, ...]:
     """Everything a person should know: dropped checks, what profiles lack, what replies and plans said, notes."""
     found: list[str] = []
@@ -189,7 +204,7 @@ def _bullets(state: State, events: Sequence[AnyEvent]) -> tuple[str, ...]:
         for e in of_type(events, ev.Profiled)
         if e.profile.note != state.degraded
     ]
-    found += [f"Reply {e.key}: {e.reply.note}" for e in of_type(events, ev.ReplyReceived) if e.reply.note]
+    found += _reply_notes(events)
     sessions = of_type(events, ev.SessionStarted)
     if sessions:
         found += [f"Missing: {s.what}; {s.remedy}" for s in sessions[-1].environment.shortfalls]

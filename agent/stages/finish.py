@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agent.artefacts import write_json
-from agent.bundle import claim_of, write_bundle
+from agent.bundle import Device, claim_of, write_bundle
 from agent.events import RunEnded, ShapesDrawn, StopReason
 from agent.run import Kernel, Match, Run
 from agent.stages.evidence import on_this_device, profile_kernel
@@ -24,7 +24,7 @@ def finish(run: Run, baseline: Kernel, reason: StopReason, note: str) -> None:
         "build_key": best.built.key,
         "claim": claim_of(comparison) if best.label != baseline.label else None,
         "least_gain": run.smallest_gain,
-        "device": {"id": run.machine.id, "name": run.machine.name, "arch": run.machine.arch},
+        "device": Device.of(run.machine),
         "versions": dict(run.versions),
     }
     shapes = [shape for drawn in run.journal.all(ShapesDrawn) for shape in drawn.shapes]

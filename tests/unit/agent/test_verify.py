@@ -20,7 +20,7 @@ ABOUT = {
     "origin": "iter1/b0",
     "build_key": "0" * 64,
     "least_gain": 0.02,
-    "device": {"id": "0123", "name": "Imaginary CPU", "arch": "x86_64"},
+    "device": {"id": "0123", "name": "Imaginary CPU", "arch": "x86_64", "driver": None},
     "versions": {"g++": "12.2.0"},
 }
 
