@@ -24,6 +24,7 @@ from agent.report.view import (
     times,
     verdict,
 )
+from agent.report.waterfall import Step, waterfalls
 from agent.state import State
 from profiling.types import AXES, MethodPresence, Profile
 
@@ -167,13 +168,24 @@ def _attribution(events: Sequence[AnyEvent]) -> Section:
         for row in event.rows
     )
     columns = ("iteration", "method", "class", "attribution", "machine code", "ablated by", "reason")
+    rests = {number: _unexplained(steps) for number, steps in waterfalls(events)}
     bullets = tuple(
-        f"Iteration {e.iteration}: gain {fmt.difference(e.gain_ms)}; switch audit: {e.audit or fmt.MISSING}"
+        f"Iteration {e.iteration}: gain {fmt.difference(e.gain_ms)}{rests.get(e.iteration, '')}; "
+        f"switch audit: {e.audit or fmt.MISSING}"
         for e in tables
     )
     lines = ("Attribution is the time without the method less the champion's, with a 95% interval.",) if rows else ()
     table = Table(columns, rows, frozenset(("iteration", "attribution")))
     return Section("attribution", "Attribution", lines=lines, tables=(table,), bullets=bullets)
+
+
+def _unexplained(steps: Sequence[Step]) -> str:
+    """What the attributions of an iteration leave of its gain, or count twice; nothing where they add up."""
+    found = [step.end - step.begin for step in steps if step.kind == "not attributed"]
+    if not found:
+        return ""
+    what = "explained by no method alone" if found[0] < 0 else "counted under several methods"
+    return f", {fmt.duration(abs(found[0]))} of it {what}"
 
 
 def _machine_code(events: Sequence[AnyEvent]) -> Section:

@@ -131,6 +131,12 @@ def test_a_run_killed_after_any_event_still_reports(count: int) -> None:
     assert "## Environment and trust" in summary(event_log.whole_run()[:count])
 
 
+@pytest.mark.parametrize("count", range(1, len(event_log.whole_run()), 9))
+def test_its_page_has_no_chart_of_infinite_size(count: int) -> None:
+    charts = " ".join(re.findall(r"<svg.*?</svg>", page(event_log.whole_run()[:count]), re.S))
+    assert not re.search("Infinity|NaN|undefined", charts)
+
+
 def test_rates_floor_and_reference_come_from_measured_work() -> None:
     text = summary(event_log.whole_run())
     assert "| baseline rate | 2.513 GFLOP/s, 0.01508 GB/s |" in text
@@ -154,7 +160,7 @@ def test_tables_hold_timeline_branches_drift_attribution_and_frontier() -> None:
     assert row(text, "1", "compute.fma", "miss_rate 0.91", "a made-up reason")
     assert "    vfmadd231ps ymm0, ymm1, ymm2" in text
     assert row(text, "1", "b1", "250.0 ms", "+25.0%")
-    assert "switch audit: all off runs at 801.0 ms" in text
+    assert "Iteration 1: gain +600.0 ms, 450.0 ms of it explained by no method alone; switch audit: all off" in text
 
 
 def test_memory_cost_and_trust_are_told() -> None:

@@ -50,6 +50,8 @@ def test_it_fits_every_screen_and_asks_nobody_for_anything(
         shown = seen.page.locator("figure svg:visible")
         assert shown.count() == seen.page.locator("figure").count() >= 5
         for chart in shown.all():
+            caption = chart.locator("xpath=ancestor::figure//figcaption").inner_text()
+            assert f"{chart.get_attribute('aria-label')}." == caption
             box = chart.bounding_box()
             assert box is not None
             assert box["x"] + box["width"] <= SIZES[size][0]
