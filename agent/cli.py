@@ -233,4 +233,14 @@ def report(run_dir: Path) -> Result:
     return report_run(run_dir)
 
 
+@main.command(short_help="Whether a run's speedup holds: its winner built and measured again.")
+@click.argument("run_dir", type=click.Path(path_type=Path))
+@command
+def verify(run_dir: Path) -> Result:
+    """Build a run's winner from its bundle (best/), measure it against the baseline, and say if the claim holds."""
+    from agent.verify_cli import verify as check
+
+    return check(run_dir)
+
+
 main.add_command(memory_group)

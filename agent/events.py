@@ -94,11 +94,15 @@ class CeilingsMeasured(Event):
 
 
 class FloorFound(Event):
-    """The least time of one call: `floor_ms` at measured, `suspect_ms` at theoretical peaks. None: no work is known."""
+    """The least time of one call: `floor_ms` at measured, `suspect_ms` at theoretical peaks. None: no work is known.
+
+    `arithmetic`: whose peak holds the task, as ceilings name it; None in older logs.
+    """
 
     type: Literal["floor_found"] = "floor_found"
     floor_ms: float | None
     suspect_ms: float | None
+    arithmetic: str | None = None
 
 
 class AaMeasured(Event):

@@ -60,6 +60,21 @@ def giga(per_second: float | None, unit: str) -> str:
     return MISSING if per_second is None else f"{significant(per_second / 1e9)} {unit}"
 
 
+def size(amount: float | None) -> str:
+    """Bytes in the unit that reads best: `812 B`, `7.203 GB`."""
+    if amount is None:
+        return MISSING
+    for unit, least in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if amount >= least:
+            return f"{significant(amount / least)} {unit}"
+    return f"{amount:.0f} B"
+
+
+def per_second(value: float, unit: str) -> str:
+    """A rate in the unit that reads best: `63.61 TFLOP/s`, `41.87 GB/s`."""
+    return f"{significant(value / 1e12)} T{unit}" if value >= 1e12 else f"{significant(value / 1e9)} G{unit}"
+
+
 def percent(fraction: float | None) -> str:
     """A share: `12.3%`."""
     return MISSING if fraction is None else f"{100 * fraction:.1f}%"
@@ -98,6 +113,17 @@ def instant(at: str) -> str:
     return datetime.fromisoformat(at).astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def minute(at: str) -> str:
+    """An event's time to the minute: `2026-11-30 01:00 UTC`."""
+    return datetime.fromisoformat(at).astimezone(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+
+
 def one_line(text: str) -> str:
     """Text from a compiler or a model made fit for a line: no breaks, nothing that a terminal would obey."""
     return "".join(c if c.isprintable() else " " for c in " ".join(text.split()))
+
+
+def shortened(text: str, most: int) -> str:
+    """One line of at most `most` characters, cut with an ellipsis."""
+    line = one_line(text)
+    return line if len(line) <= most else f"{line[: most - 1]}…"

@@ -7,39 +7,52 @@ from collections.abc import Mapping, Sequence
 from agent import events as ev
 from agent.events import AnyEvent
 from agent.report import fmt
+from agent.report.branches import gap, over_baseline
+from agent.report.findings import findings
+from agent.report.roofline import bandwidth_rows, find_roofline, roofline_lines, roofline_rows
 from agent.report.trust import environment_section
 from agent.report.view import (
     Listing,
     Report,
     Section,
     Table,
+    about,
+    attributions,
     cautions,
     figures,
-    headline,
     of_type,
+    times,
+    verdict,
 )
+from agent.report.waterfall import Step, waterfalls
 from agent.state import State
-from profiling.types import AXES, Profile
+from profiling.types import AXES, MethodPresence, Profile
 
 _MODEL_COLUMNS = ("model", "replies", "cost", "branches", "right", "accepted")
+_STAGE_COLUMNS = ("stage", "replies", "input", "from the cache", "output", "cost")
+_BYTES_COLUMNS = ("kernel", "time", "memory traffic", "least bytes over time", "of the measured bandwidth")
+_PATH_COLUMNS = ("kernel", "time", "memory traffic", "operations per byte", "rate", "of the roof above it")
 
 _METRICS_SHOWN = 12
+_LONGEST_MIX = 120  # characters: the names of functions called are long
 
 
 def build_report(state: State, events: Sequence[AnyEvent]) -> Report:
     """Everything the report says."""
-    line, improved = headline(state, events)
     return Report(
         title=" ".join(filter(None, (state.task, state.backend and f"({state.backend})"))) or fmt.MISSING,
-        headline=line,
-        improved=improved,
+        verdict=verdict(state, events),
+        about=about(state, events),
         caution=cautions(state, events),
+        times=times(state, events),
         figures=figures(state, events),
+        findings=findings(state, events),
         sections=(
-            _timeline(state),
-            _branches(state),
+            _timeline(state, events),
+            _roofline(state, events),
+            _attribution(events),
             _drift(state, events),
-            _attribution(state, events),
+            _branches(state),
             _machine_code(events),
             _profile(events),
             _frontier(state),
@@ -50,7 +63,7 @@ def build_report(state: State, events: Sequence[AnyEvent]) -> Report:
     )
 
 
-def _timeline(state: State) -> Section:
+def _timeline(state: State, events: Sequence[AnyEvent]) -> Section:
     rows = tuple(
         (
             str(i.iteration),
@@ -65,35 +78,59 @@ def _timeline(state: State) -> Section:
     )
     columns = ("iteration", "methods", "champion", "time", "speedup over the best before", "status", "reason")
     numeric = frozenset(("iteration", "time", "speedup over the best before"))
-    return Section("timeline", "Timeline", tables=(Table(columns, rows, numeric),))
+    return Section("timeline", "Timeline", tables=(Table(columns, rows, numeric), _causes(events)))
+
+
+def _causes(events: Sequence[AnyEvent]) -> Table:
+    """Why each method was planned: the metrics that the plan cited, with the values they had."""
+    rows = tuple(
+        (
+            str(event.iteration),
+            method.id,
+            ", ".join(f"{trigger.metric} {trigger.value:g}" for trigger in method.triggers),
+            method.why,
+        )
+        for event in of_type(events, ev.PlanDecided)
+        if event.plan is not None
+        for method in event.plan.methods
+    )
+    columns = ("iteration", "method", "cites", "why")
+    return Table(columns, rows, frozenset(("iteration",)), "Why each method was tried", folded=True)
+
+
+def _roofline(state: State, events: Sequence[AnyEvent]) -> Section:
+    found = find_roofline(state, events)
+    if found is None:
+        rows = bandwidth_rows(state, events)
+        why = "The task's operations are not known (`task.work.flops`): kernels by bytes alone."
+        table = Table(_BYTES_COLUMNS, rows, frozenset(_BYTES_COLUMNS[1:]))
+        return Section("roofline", "Roofline", lines=(why,) if rows else (), tables=(table,))
+    table = Table(_PATH_COLUMNS, roofline_rows(found), frozenset(_PATH_COLUMNS[1:]))
+    return Section("roofline", "Roofline", lines=roofline_lines(found), tables=(table,))
 
 
 def _branches(state: State) -> Section:
-    rows = []
-    for b in state.branches:
-        # A suspect time is shown, but it is no speedup.
-        over_baseline = (
-            state.baseline_ms / b.median_ms if b.status == "pass" and state.baseline_ms and b.median_ms else None
+    rows = tuple(
+        (
+            str(b.iteration),
+            b.name + (" (champion)" if b.champion else ""),
+            b.status,
+            fmt.duration(b.median_ms),
+            over_baseline(b, state),
+            gap(b),
+            str(b.repairs),
+            b.reason or fmt.MISSING,
+            b.model or fmt.MISSING,
         )
-        rows.append(
-            (
-                str(b.iteration),
-                b.name + (" (champion)" if b.champion else ""),
-                b.status,
-                fmt.duration(b.median_ms),
-                fmt.speedup(over_baseline),
-                fmt.MISSING if b.gap is None else f"+{fmt.percent(b.gap)}" if b.gap > 0 else fmt.percent(b.gap),
-                str(b.repairs),
-                b.reason or fmt.MISSING,
-                b.model or fmt.MISSING,
-            )
-        )
+        for b in state.branches
+    )
     columns = ("iteration", "branch", "status", "time", "over baseline", "gap", "repairs", "reason", "model")
     numeric = frozenset(("iteration", "time", "over baseline", "gap", "repairs"))
-    return Section("branches", "Branches", tables=(Table(columns, tuple(rows), numeric),))
+    return Section("branches", "Branches", tables=(Table(columns, rows, numeric),))
 
 
 def _drift(state: State, events: Sequence[AnyEvent]) -> Section:
+    found = {e.iteration: e for e in of_type(events, ev.RooflineRecorded)}
     rows = tuple(
         (
             str(r.iteration),
@@ -104,27 +141,23 @@ def _drift(state: State, events: Sequence[AnyEvent]) -> Section:
             fmt.share(r.memory),
             fmt.share(r.latency),
             "near peak" if r.near_peak else r.bound,
+            ", ".join(f"{axis} {found[r.iteration].axis_budget.get(axis, 0)}" for axis in AXES),
         )
         for r in state.roofline_history
     )
-    columns = ("iteration", "best at its start", "floor", "gap", *AXES, "leads")
-    why = tuple(f"Iteration {e.iteration}: {e.headroom.why}" for e in of_type(events, ev.RooflineRecorded))
-    budget = tuple(
-        f"Iteration {e.iteration} slots: " + ", ".join(f"{axis} {e.axis_budget.get(axis, 0)}" for axis in AXES)
-        for e in of_type(events, ev.RooflineRecorded)
-    )
+    columns = ("iteration", "best at its start", "floor", "gap", *AXES, "leads", "methods asked for")
+    why = tuple(f"Iteration {e.iteration}: {e.headroom.why}" for e in found.values())
     lines = ("Headroom per axis (0 to 1) of the best kernel as each iteration began.",) if rows else ()
-    table = Table(columns, rows, frozenset(columns[:-1]))
-    return Section("drift", "Bottleneck drift", lines=lines, tables=(table,), bullets=(*why, *budget))
+    table = Table(columns, rows, frozenset(columns[:-2]))
+    return Section("drift", "Bottleneck drift", lines=lines, tables=(table,), bullets=why)
 
 
-def _attribution(state: State, events: Sequence[AnyEvent]) -> Section:
-    tables = of_type(events, ev.Attributed)
+def _attribution(events: Sequence[AnyEvent]) -> Section:
+    tables = attributions(events)
     rows = tuple(
         (
             str(event.iteration),
             row.method,
-            row.axis,
             row.method_class.replace("_", " "),
             fmt.difference(row.attribution_ms, row.low_ms, row.high_ms),
             row.presence,
@@ -134,9 +167,11 @@ def _attribution(state: State, events: Sequence[AnyEvent]) -> Section:
         for event in tables
         for row in event.rows
     )
-    columns = ("iteration", "method", "axis", "class", "attribution", "machine code", "ablated by", "reason")
+    columns = ("iteration", "method", "class", "attribution", "machine code", "ablated by", "reason")
+    rests = {number: _unexplained(steps) for number, steps in waterfalls(events)}
     bullets = tuple(
-        f"Iteration {e.iteration}: gain {fmt.difference(e.gain_ms)}; switch audit: {e.audit or fmt.MISSING}"
+        f"Iteration {e.iteration}: gain {fmt.difference(e.gain_ms)}{rests.get(e.iteration, '')}; "
+        f"switch audit: {e.audit or fmt.MISSING}"
         for e in tables
     )
     lines = ("Attribution is the time without the method less the champion's, with a 95% interval.",) if rows else ()
@@ -144,24 +179,29 @@ def _attribution(state: State, events: Sequence[AnyEvent]) -> Section:
     return Section("attribution", "Attribution", lines=lines, tables=(table,), bullets=bullets)
 
 
+def _unexplained(steps: Sequence[Step]) -> str:
+    """What the attributions of an iteration leave of its gain, or count twice; nothing where they add up."""
+    found = [step.end - step.begin for step in steps if step.kind == "not attributed"]
+    if not found:
+        return ""
+    what = "explained by no method alone" if found[0] < 0 else "counted under several methods"
+    return f", {fmt.duration(abs(found[0]))} of it {what}"
+
+
 def _machine_code(events: Sequence[AnyEvent]) -> Section:
-    rows: list[tuple[str, ...]] = []
-    listings = []
-    for event in of_type(events, ev.MachineCodeChecked):
-        for p in event.presence:
-            patterns = list(dict.fromkeys([*p.before, *p.after])) or [fmt.MISSING]
-            for pattern in patterns:
-                before, after = _count(p.before, pattern), _count(p.after, pattern)
-                rows.append((str(event.iteration), p.method, p.verdict, pattern, before, after, p.reason))
-            if p.lines:
-                listings.append(Listing(f"Iteration {event.iteration}, {p.method}", "\n".join(p.lines)))
-    columns = ("iteration", "method", "verdict", "pattern", "before", "after", "reason")
-    table = Table(columns, tuple(rows), frozenset(("iteration", "before", "after")))
-    return Section("machine-code", "Machine code", tables=(table,), listings=tuple(listings))
+    checked = [(event.iteration, p) for event in of_type(events, ev.MachineCodeChecked) for p in event.presence]
+    rows = tuple((str(number), p.method, p.verdict, _growth(p), p.reason) for number, p in checked)
+    listings = tuple(Listing(f"Iteration {n}, {p.method}", "\n".join(p.lines)) for n, p in checked if p.lines)
+    columns = ("iteration", "method", "verdict", "instructions before → after", "reason")
+    evidence = Table(columns, rows, frozenset(("iteration",)), "Each method's instructions")
+    return Section("machine-code", "Machine code", tables=(evidence, _mixes(events)), listings=listings)
 
 
-def _count(counts: Mapping[str, int], pattern: str) -> str:
-    return str(counts[pattern]) if pattern in counts else fmt.MISSING
+def _growth(presence: MethodPresence) -> str:
+    """Each pattern with its counts in the kernel before and in this one: `vfmadd 0 → 96`."""
+    patterns = dict.fromkeys([*presence.before, *presence.after])
+    counts = ((p, presence.before.get(p, fmt.MISSING), presence.after.get(p, fmt.MISSING)) for p in patterns)
+    return "; ".join(f"{pattern} {before} → {after}" for pattern, before, after in counts) or fmt.MISSING
 
 
 def _profile(events: Sequence[AnyEvent]) -> Section:
@@ -174,16 +214,22 @@ def _profile(events: Sequence[AnyEvent]) -> Section:
         (m.name, m.axis, m.unit, _value(first.profile, m.name), fmt.significant(m.value), m.good, m.meaning)
         for m in ranked
     )
-    keys = list(dict.fromkeys([*first.mix, *newest.mix]))
-    mix = tuple((key, _mix(first.mix, key), _mix(newest.mix, key)) for key in keys)
-    columns = ("metric", "axis", "unit", "first", "newest", "good is", "meaning")
-    numeric = frozenset(("first", "newest"))
-    return Section(
-        "profile",
-        "Profiles",
-        lines=("The first kernel profiled (the baseline) beside the newest.",),
-        tables=(Table(columns, metrics, numeric), Table(("instruction mix", "first", "newest"), mix, numeric)),
-    )
+    columns = ("metric", "axis", "unit", "baseline", "newest", "good is", "meaning")
+    numeric = frozenset(("baseline", "newest"))
+    lines = ("The baseline beside the newest kernel profiled, what is furthest from good first.",)
+    return Section("profile", "Profiles", lines=lines, tables=(Table(columns, metrics, numeric),))
+
+
+def _mixes(events: Sequence[AnyEvent]) -> Table:
+    """Instructions by kind in the baseline and in the newest kernel profiled."""
+    profiled = of_type(events, ev.Profiled)
+    rows: tuple[tuple[str, ...], ...] = ()
+    if profiled:
+        first, newest = profiled[0].mix, profiled[-1].mix
+        keys = dict.fromkeys([*first, *newest])
+        rows = tuple((key.replace("_", " "), _mix(first, key), _mix(newest, key)) for key in keys)
+    columns = ("instructions", "baseline", "newest kernel profiled")
+    return Table(columns, rows, frozenset(columns[1:]), "Instructions by kind", folded=True)
 
 
 def _value(profile: Profile, name: str) -> str:
@@ -193,7 +239,9 @@ def _value(profile: Profile, name: str) -> str:
 
 def _mix(mix: Mapping[str, int | float | str], key: str) -> str:
     value = mix.get(key)
-    return fmt.MISSING if value is None else fmt.significant(value) if isinstance(value, float) else str(value)
+    if value is None:
+        return fmt.MISSING
+    return fmt.significant(value) if isinstance(value, float) else fmt.shortened(str(value), _LONGEST_MIX)
 
 
 def _frontier(state: State) -> Section:
@@ -207,18 +255,19 @@ def _frontier(state: State) -> Section:
 
 
 def _memory(state: State, events: Sequence[AnyEvent]) -> Section:
-    lines = []
+    rows: list[tuple[str, ...]] = []
     for event in of_type(events, ev.Recalled):
-        for label, advice in (("blocked", event.recall.blocked), ("preferred", event.recall.preferred)):
-            lines += [
-                f"Iteration {event.iteration} was told that {' + '.join(a.methods)} is {label} "
-                f"({fmt.speedup(a.effect)}): {a.evidence}"
-                for a in advice
-            ]
+        recall = event.recall
+        for label, advice in (("blocked", recall.blocked), ("preferred", recall.preferred)):
+            number = str(event.iteration)
+            rows += [(number, label, " + ".join(a.methods), fmt.speedup(a.effect), a.evidence) for a in advice]
+        rows += [(str(event.iteration), "lesson", fmt.MISSING, fmt.MISSING, lesson) for lesson in recall.lessons]
+    columns = ("iteration", "told as", "methods", "effect", "evidence")
+    used = Table(columns, tuple(rows), frozenset(("iteration", "effect")), "What memory told the prompts")
     written = sum(len(e.records) for e in of_type(events, ev.Remembered))
-    if of_type(events, ev.Remembered):
-        lines.append(f"Records written to strategy memory: {written}.")
-    return Section("learned", "What was learned", lines=tuple(lines), bullets=state.lessons)
+    lines = (f"Records written to strategy memory: {written}.",) if of_type(events, ev.Remembered) else ()
+    learned = Table(("lesson",), tuple((lesson,) for lesson in state.lessons), title="What this run learned")
+    return Section("memory", "Memory", lines=lines, tables=(used, learned))
 
 
 def _branches_of(model: str, state: State) -> tuple[str, str, str]:
@@ -229,11 +278,20 @@ def _branches_of(model: str, state: State) -> tuple[str, str, str]:
     return str(len(own)), str(sum(b.status == "pass" for b in own)), str(won)
 
 
+def _stage(purpose: str, usd: float, state: State, events: Sequence[AnyEvent]) -> tuple[str, ...]:
+    """What one kind of question took; a request lost in flight is in the cost, and in nothing else."""
+    used = [e.reply.usage for e in of_type(events, ev.ReplyReceived) if e.purpose == purpose]
+    cached = [u.cache_read or 0 for u in used]
+    read = [(u.input or 0) + (u.cache_read or 0) + (u.cache_write or 0) for u in used]
+    tokens = (sum(read), sum(cached), sum(u.output or 0 for u in used))
+    # One unknown price makes all sums of money unknown.
+    price = fmt.dollars(usd if state.cost.usd is not None else None)
+    return (purpose, str(len(used)), *map(fmt.count, tokens), price)
+
+
 def _cost(state: State, events: Sequence[AnyEvent]) -> Section:
     cost = state.cost
-    purposes = tuple(
-        (purpose, fmt.dollars(usd if cost.usd is not None else None)) for purpose, usd in cost.by_purpose.items()
-    )
+    stages = tuple(_stage(purpose, usd, state, events) for purpose, usd in cost.by_purpose.items())
     models: dict[str, list[float | None]] = {}
     for event in of_type(events, ev.ReplyReceived):
         models.setdefault(event.reply.model, []).append(event.reply.usd)
@@ -255,7 +313,7 @@ def _cost(state: State, events: Sequence[AnyEvent]) -> Section:
         "Cost",
         lines=(f"{fmt.dollars(cost.usd)} for {cost.calls} calls; tokens: {tokens}{cached}.",),
         tables=(
-            Table(("purpose", "cost"), purposes, frozenset(("cost",))),
+            Table(_STAGE_COLUMNS, stages, frozenset(_STAGE_COLUMNS[1:])),
             Table(_MODEL_COLUMNS, by_model, frozenset(_MODEL_COLUMNS[1:])),
         ),
         bullets=tuple(failed),

@@ -8,22 +8,24 @@ from collections.abc import Mapping, Sequence
 from agent import events as ev
 from agent.events import AnyEvent
 from agent.report import fmt
+from agent.report.findings import dropped
 from agent.report.view import Section, Table, baseline_timing, last, of_type
 from agent.state import State
 from profiling.environment import Environment
-from profiling.types import Comparison, Evaluation, Timing
+from profiling.types import Timing
 
 
 def environment_section(state: State, events: Sequence[AnyEvent]) -> Section:
     """The last part of the report."""
-    rows = (
-        *_run_rows(state, events),
-        *_machine_rows(events),
-        *_ceiling_rows(events),
-        *_claim_rows(state, events),
-    )
-    table = Table(("what", "value"), tuple(rows))
-    return Section("trust", "Environment and trust", tables=(table,), bullets=_bullets(state, events))
+    groups = {
+        "What a claim must clear": _claim_rows(state, events),
+        "What kernels are held to": _check_rows(events),
+        "Machine": _machine_rows(events),
+        "Ceilings": _ceiling_rows(events),
+        "Run": _run_rows(state, events),
+    }
+    tables = tuple(Table(("what", "value"), tuple(rows), title=title) for title, rows in groups.items())
+    return Section("trust", "Environment and trust", tables=tables, bullets=_bullets(state, events))
 
 
 def _run_rows(state: State, events: Sequence[AnyEvent]) -> list[tuple[str, str]]:
@@ -84,15 +86,27 @@ def _ceiling_rows(events: Sequence[AnyEvent]) -> list[tuple[str, str]]:
 
 def _claim_rows(state: State, events: Sequence[AnyEvent]) -> list[tuple[str, str]]:
     spreads = [fmt.percent(e.spread) for e in of_type(events, ev.AaMeasured)]
-    checked = last(events, ev.TaskChecked)
     rows = [
-        *_sanitizer_rows(events),
         ("least gain that counts", fmt.percent(max(state.noise, state.aa_spread or 0.0))),
         ("noise setting", fmt.percent(state.noise)),
         ("A/A spread", ", then ".join(spreads) or fmt.MISSING),
         ("suspect kernels", str(sum(b.status == "suspect" for b in state.branches))),
-        ("wrong or not built", _fallen(events)),
     ]
+    t = baseline_timing(events)
+    if t is not None and any(t.conditions):
+        samples, blocks = dropped(events)
+        rows.append(("GPU while the baseline was timed", _conditions(t)))
+        rows.append(("dropped: heat, or the GPU was shared", f"{samples} samples, {blocks} blocks of comparisons"))
+    if t is not None:
+        shape = f"{len(t.samples_ms)} samples, interquartile range {fmt.duration(t.iqr_ms)}, caches {t.l2}"
+        shape += f", an empty call's {fmt.duration(t.overhead_ms)} taken off"
+        rows.append(("baseline timing", f"{shape}; by the outside clock {fmt.duration(t.outside_ms)}"))
+    return rows
+
+
+def _check_rows(events: Sequence[AnyEvent]) -> list[tuple[str, str]]:
+    rows = [*_sanitizer_rows(events), ("wrong or not built", _fallen(events))]
+    checked = last(events, ev.TaskChecked)
     if checked is not None:
         rows.append(("tolerance", _tolerance(checked)))
         rows.append(("wrong answers it rejects", ", ".join(checked.check.rejected) or fmt.MISSING))
@@ -104,14 +118,6 @@ def _claim_rows(state: State, events: Sequence[AnyEvent]) -> list[tuple[str, str
     if tried is not None:
         left_out = "".join(f"; {name} left out: {why}" for name, why in tried.left_out.items())
         rows.append(("known exploits rejected at the start", ", ".join(tried.rejected) + left_out))
-    t = baseline_timing(events)
-    if t is not None and any(t.conditions):
-        rows.append(("GPU while the baseline was timed", _conditions(t)))
-        rows.append(("dropped: heat, or the GPU was shared", _disturbed(events)))
-    if t is not None:
-        shape = f"{len(t.samples_ms)} samples, interquartile range {fmt.duration(t.iqr_ms)}, caches {t.l2}"
-        shape += f", an empty call's {fmt.duration(t.overhead_ms)} taken off"
-        rows.append(("baseline timing", f"{shape}; by the outside clock {fmt.duration(t.outside_ms)}"))
     return rows
 
 
@@ -125,15 +131,6 @@ def _conditions(timing: Timing) -> str:
     )
     shown = [f"{name}{min(values):.0f} to {max(values):.0f}{unit}" for name, unit, values in readings if values]
     return ", ".join(shown) or fmt.MISSING
-
-
-def _disturbed(events: Sequence[AnyEvent]) -> str:
-    """Samples and blocks that were dropped over the whole run."""
-    outcomes = [e.outcome for e in of_type(events, ev.Evaluated)]
-    samples = sum(o.timing.disturbed for o in outcomes if isinstance(o, Evaluation) and o.timing)
-    compared = [e.outcome for e in of_type(events, ev.Compared)]
-    blocks = sum(c.disturbed for c in compared if isinstance(c, Comparison))
-    return f"{samples} samples, {blocks} blocks of comparisons"
 
 
 def _hidden_shapes(events: Sequence[AnyEvent]) -> Sequence[Mapping[str, int]]:
@@ -178,6 +175,21 @@ def _fallen(events: Sequence[AnyEvent]) -> str:
     return ", ".join(f"{stage} {number}" for stage, number in stages.items()) or "none"
 
 
+def _reply_notes(events: Sequence[AnyEvent]) -> list[str]:
+    """What replies came with; what many came with is said once. Hashes and the like, in brackets, tell them apart."""
+    keys: dict[str, list[str]] = {}
+    for event in of_type(events, ev.ReplyReceived):
+        if event.reply.note:
+            keys.setdefault(event.reply.note.partition(" (")[0], []).append(event.key)
+    whole = {e.key: e.reply.note for e in of_type(events, ev.ReplyReceived)}
+    return [
+        f"Reply {named[0]}: {whole[named[0]]}"
+        if len(named) == 1
+        else f"{len(named)} replies: {note}: {', '.join(named)}"
+        for note, named in keys.items()
+    ]
+
+
 def _bullets(state: State, events: Sequence[AnyEvent]) -> tuple[str, ...]:
     """Everything a person should know: dropped checks, what profiles lack, what replies and plans said, notes."""
     found: list[str] = []
@@ -192,7 +204,7 @@ def _bullets(state: State, events: Sequence[AnyEvent]) -> tuple[str, ...]:
         for e in of_type(events, ev.Profiled)
         if e.profile.note != state.degraded
     ]
-    found += [f"Reply {e.key}: {e.reply.note}" for e in of_type(events, ev.ReplyReceived) if e.reply.note]
+    found += _reply_notes(events)
     sessions = of_type(events, ev.SessionStarted)
     if sessions:
         found += [f"Missing: {s.what}; {s.remedy}" for s in sessions[-1].environment.shortfalls]

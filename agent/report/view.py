@@ -14,15 +14,23 @@ from backends.types import Rejected
 from profiling.types import Comparison, Evaluation, Timing
 
 E = TypeVar("E", bound=Event)
+_LONG_CELL = 36  # characters
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table of ready texts. `numeric` columns are set flush right."""
+    """A table of ready texts. `numeric` columns are set flush right; a `folded` one is shown when asked for."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     numeric: frozenset[str] = frozenset()
+    title: str = ""
+    folded: bool = False
+
+    @property
+    def has_long_texts(self) -> bool:
+        """Whether some cell would fill a phone's width."""
+        return any(is_long(cell) for row in self.rows for cell in row)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,24 +59,61 @@ class Section:
 
 
 @dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a reader came for.
+
+    Attributes:
+        headline: the one line to read.
+        improved: whether the gain can be claimed; None when that is not known (yet).
+        figure: what stands large: the gain that can be claimed, or that there is none.
+        lead: what stands below it, where that is not the headline.
+        grounds: what the figure rests on, in one line; "" where there is no figure.
+    """
+
+    headline: str
+    improved: bool | None
+    figure: str
+    lead: str
+    grounds: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One reason to believe the numbers, or not to. `good`: None where a person has to decide."""
+
+    label: str
+    value: str
+    good: bool | None
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """The whole report.
 
     Attributes:
         title: the task.
-        headline: the one line to read.
-        improved: whether the gain can be claimed; None when that is not known (yet).
+        verdict: what a reader came for.
+        about: where it ran, in one line.
         caution: what limits the claim (recorded answers, degraded evidence, a run that is not over).
-        figures: the few numbers of the top, label and value.
+        times: the times that the gain stands on, label and value.
+        figures: other numbers of the top, likewise.
+        findings: why the numbers can be believed, or not.
         sections: the rest.
     """
 
     title: str
-    headline: str
-    improved: bool | None
+    verdict: Verdict
+    about: str
     caution: tuple[str, ...]
+    times: tuple[tuple[str, str], ...]
     figures: tuple[tuple[str, str], ...]
+    findings: tuple[Finding, ...]
     sections: tuple[Section, ...]
+
+
+def is_long(cell: str) -> bool:
+    """Whether a cell is a text to be wrapped, not a number or a name."""
+    return len(cell) > _LONG_CELL
 
 
 def of_type(events: Iterable[AnyEvent], kind: type[E]) -> list[E]:
@@ -106,29 +151,63 @@ def baseline_and_best_ms(state: State, events: Sequence[AnyEvent]) -> tuple[floa
     return state.baseline_ms, state.best_ms
 
 
+def attributions(events: Sequence[AnyEvent]) -> list[ev.Attributed]:
+    """The table of each iteration; of one that was measured anew on another device, the newest."""
+    return list({event.iteration: event for event in of_type(events, ev.Attributed)}.values())
+
+
+def comparison_of(events: Sequence[AnyEvent], attributed: ev.Attributed) -> Comparison | Rejected | None:
+    """The A/B of champion and best that an attribution table goes with."""
+    name = f"iter{attributed.iteration}/champion"
+    found = [e for e in of_type(events, ev.Compared) if name_of(e) == name and e.seq < attributed.seq]
+    return found[-1].outcome if found else None
+
+
 def headline(state: State, events: Sequence[AnyEvent]) -> tuple[str, bool | None]:
-    """The one line, and whether a gain can be claimed.
+    """The one line, and whether a gain can be claimed."""
+    found = verdict(state, events)
+    return found.headline, found.improved
+
+
+def verdict(state: State, events: Sequence[AnyEvent]) -> Verdict:
+    """What came of the run.
 
     A gain counts when the lower end of its interval exceeds 1 by more than the larger of `noise` and the A/A spread.
     """
     threshold = max(state.noise, state.aa_spread or 0.0)
     final = final_comparison(events)
     if state.baseline_ms is None:
-        return "The baseline has not been measured.", None
+        return _unclaimed("Nothing yet", "The baseline has not been measured.", None)
     if isinstance(final, Rejected):
-        return f"No claim: the final comparison failed ({final.reason}).", None
+        return _unclaimed("No claim", f"No claim: the final comparison failed ({final.reason}).", None)
     if state.speedup is not None and state.speedup_interval is not None:
         text = fmt.speedup(state.speedup, *state.speedup_interval)
+        grounds = _grounds(final) if final is not None else ""
         if state.speedup_interval[0] > 1 + threshold:
-            return f"{text} as fast as the baseline.", True
+            figure, interval = fmt.speedup(state.speedup), text.partition(" ")[2]
+            lead = f"as fast as the baseline, 95% interval {interval}"
+            return Verdict(f"{text} as fast as the baseline.", True, figure, lead, grounds)
         why = f"noise {fmt.percent(state.noise)}, A/A spread {fmt.percent(state.aa_spread)}"
         bar = f"{fmt.speedup(1 + threshold)} ({why})"
-        return f"No significant improvement: {text} does not clear {bar}.", False
+        line = f"No significant improvement: {text} does not clear {bar}."
+        return Verdict(line, False, "No gain", line, grounds)
     if state.best_from != "baseline":
-        return "A faster kernel was accepted, but it has not been compared with the baseline yet.", None
+        line = "A faster kernel was accepted, but it has not been compared with the baseline yet."
+        return _unclaimed("No claim yet", line, None)
     if state.status == "finished":
-        return "No significant improvement: the baseline is still the best kernel.", False
-    return "No improvement yet: the baseline is still the best kernel.", None
+        line = "No significant improvement: the baseline is still the best kernel."
+        return _unclaimed("No gain", line, False)
+    return _unclaimed("No gain yet", "No improvement yet: the baseline is still the best kernel.", None)
+
+
+def _unclaimed(figure: str, line: str, improved: bool | None) -> Verdict:
+    return Verdict(line, improved, figure, line)
+
+
+def _grounds(final: Comparison) -> str:
+    """What the headline's interval was made of."""
+    pairs, blocks = len(final.log_ratios), sum(map(len, final.log_ratios))
+    return f"Compared side by side at the end: {pairs} fresh pairs of processes, {blocks} blocks"
 
 
 def cautions(state: State, events: Sequence[AnyEvent]) -> tuple[str, ...]:
@@ -150,27 +229,46 @@ def cautions(state: State, events: Sequence[AnyEvent]) -> tuple[str, ...]:
     return tuple(found)
 
 
+def times(state: State, events: Sequence[AnyEvent]) -> tuple[tuple[str, str], ...]:
+    """The gain and the times it stands on."""
+    baseline_ms, best_ms = baseline_and_best_ms(state, events)
+    found = last(events, ev.FloorFound)
+    interval = state.speedup_interval or (None, None)
+    return (
+        ("speedup over baseline", fmt.speedup(state.speedup, *interval)),
+        ("baseline", fmt.duration(baseline_ms)),
+        ("reference", fmt.duration(state.reference_ms)),
+        ("best", fmt.duration(best_ms)),
+        ("floor", fmt.duration(found.floor_ms if found else None)),
+    )
+
+
 def figures(state: State, events: Sequence[AnyEvent]) -> tuple[tuple[str, str], ...]:
-    """The numbers of the top."""
+    """The other numbers of the top."""
     baseline_ms, best_ms = baseline_and_best_ms(state, events)
     checked, found = last(events, ev.TaskChecked), last(events, ev.FloorFound)
     flops = checked.work.flops if checked else None
     moved = checked.work.bytes if checked else None
-    floor_ms = found.floor_ms if found else None
-    of_floor = floor_ms / best_ms if floor_ms and best_ms else None
-    interval = state.speedup_interval or (None, None)
+    of_floor = found.floor_ms / best_ms if found and found.floor_ms and best_ms else None
     return (
-        ("speedup over baseline", fmt.speedup(state.speedup, *interval)),
         ("speedup over reference", fmt.speedup(state.speedup_over_reference)),
-        ("baseline", fmt.duration(baseline_ms)),
-        ("best", f"{fmt.duration(best_ms)} ({state.best_from})" if best_ms else fmt.MISSING),
-        ("reference", fmt.duration(state.reference_ms)),
-        ("floor", fmt.duration(floor_ms)),
         ("best, share of the floor's speed", fmt.percent(of_floor)),
-        ("baseline rate", f"{fmt.rate(flops, baseline_ms, 'GFLOP/s')}, {fmt.rate(moved, baseline_ms, 'GB/s')}"),
+        ("best from", state.best_from),
         ("best rate", f"{fmt.rate(flops, best_ms, 'GFLOP/s')}, {fmt.rate(moved, best_ms, 'GB/s')}"),
-        ("iterations", str(len(state.iterations))),
+        ("baseline rate", f"{fmt.rate(flops, baseline_ms, 'GFLOP/s')}, {fmt.rate(moved, baseline_ms, 'GB/s')}"),
+        ("iterations", f"{len(state.iterations)}, {len(state.branches)} branches"),
         ("stopped by", (state.status == "finished" and state.stop_reason) or fmt.MISSING),
         ("working time", fmt.wall(state.elapsed_s)),
         ("cost", fmt.dollars(state.cost.usd)),
     )
+
+
+def about(state: State, events: Sequence[AnyEvent]) -> str:
+    """Where and when, in one line: `NVIDIA H200 · run_20261130_010000 · 2026-11-30 01:00 UTC`."""
+    started, session = last(events, ev.RunStarted), last(events, ev.SessionStarted)
+    machine = None
+    if session is not None:
+        gpu = session.environment.gpu
+        machine = session.environment.device.name if gpu is None else gpu.name
+    parts = (machine, state.run_id, fmt.minute(started.at) if started else None)
+    return " · ".join(part for part in parts if part)

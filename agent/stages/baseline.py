@@ -81,7 +81,8 @@ def _settle_floor(run: Run) -> None:
     if run.lab is not None:
         run.lab.set_floor(suspect)
     key = run.key(0, "floor")
-    run.journal.once(FloorFound, key, lambda: FloorFound(key=key, floor_ms=floor, suspect_ms=suspect))
+    found = FloorFound(key=key, floor_ms=floor, suspect_ms=suspect, arithmetic=run.task.dtype)
+    run.journal.once(FloorFound, key, lambda: found)
 
 
 def _evaluate(run: Run, built: Built) -> Evaluation:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
-
-from agent.artefacts import write_json, write_text
-from agent.events import RunEnded, SessionStarted, StopReason
+from agent.artefacts import write_json
+from agent.bundle import Device, claim_of, write_bundle
+from agent.events import RunEnded, ShapesDrawn, StopReason
 from agent.run import Kernel, Match, Run
 from agent.stages.evidence import on_this_device, profile_kernel
 
@@ -17,27 +16,17 @@ def finish(run: Run, baseline: Kernel, reason: StopReason, note: str) -> None:
     comparison = run.compare_all(0, {"final": match})["final"]
     profile = profile_kernel(run, best).profile
     folder = run.folder / "best"
-    write_text(folder / run.kernel_file, best.source)
     write_json(folder / "bench.json", comparison)
     write_json(folder / "kernel.profile.json", profile)
-    write_json(folder / "manifest.json", _manifest(run, best))
-    run.journal.once(RunEnded, "end", lambda: RunEnded(key="end", stop_reason=reason, note=note))
-
-
-def _manifest(run: Run, best: Kernel) -> dict[str, object]:
-    sessions = run.journal.all(SessionStarted)
-    kernel = f"best/{run.kernel_file}"
-    return {
+    about = {
         "run": run.run_id,
-        "kernel": kernel,
-        "from": best.label,
-        "sha256": {
-            "kernel": hashlib.sha256(best.source.encode()).hexdigest(),
-            "baseline": hashlib.sha256(run.task.baseline.read_bytes()).hexdigest(),
-            "build": best.built.key,
-        },
+        "origin": best.label,
+        "build_key": best.built.key,
+        "claim": claim_of(comparison) if best.label != baseline.label else None,
+        "least_gain": run.smallest_gain,
+        "device": Device.of(run.machine),
         "versions": dict(run.versions),
-        "device": {"id": sessions[-1].device_id, "name": run.machine.name},
-        "measure_command": f"python -m agent bench --config config.yaml --kernel {kernel}",
-        "run_in": "the run folder",
     }
+    shapes = [shape for drawn in run.journal.all(ShapesDrawn) for shape in drawn.shapes]
+    write_bundle(folder, run.task.config, best.source, shapes, about)
+    run.journal.once(RunEnded, "end", lambda: RunEnded(key="end", stop_reason=reason, note=note))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -116,3 +117,32 @@ def test_the_best_kernel_can_be_measured_again_from_its_bundle(finished: Path) -
     result = json.loads(done.stdout)
     assert result["verdict"] == "pass"
     assert result["speedup_over_baseline"] > 1.5
+
+
+def test_the_recorded_speedup_is_verified_from_the_bundle_alone_wherever_it_lies(
+    finished: Path, tmp_path: Path
+) -> None:
+    """A colleague is sent `best/` and nothing else."""
+    bundle = tmp_path / "sent by mail"
+    shutil.copytree(finished / "runs" / "latest" / "best", bundle)
+    done = roofclimb("verify", str(bundle), "--json", cwd=tmp_path)
+    result = json.loads(done.stdout)
+    # On a machine that others use, the ratio of a day ago may be missed; then the exit code says so.
+    assert done.returncode == (5 if result["finding"] == "missed" else 0), done.stderr
+    assert result["finding"] in ("holds", "exceeded", "missed")
+    assert result["measured"]["speedup"] > 1.5
+    state = state_of(finished)
+    assert [result["recorded"]["low"], result["recorded"]["high"]] == list(state.speedup_interval or ())
+    assert "not the recorded one" not in " ".join(result["notes"])
+
+
+def test_a_speedup_that_nobody_measured_is_refuted(finished: Path, tmp_path: Path) -> None:
+    bundle = tmp_path / "best"
+    shutil.copytree(finished / "runs" / "latest" / "best", bundle)
+    manifest = json.loads((bundle / "manifest.json").read_text())
+    manifest["claim"] |= {"speedup": 5000.0, "low": 4900.0, "high": 5100.0}
+    (bundle / "manifest.json").write_text(json.dumps(manifest))
+    done = roofclimb("verify", str(tmp_path), "--json", cwd=tmp_path)
+    assert done.returncode == 5, done.stderr
+    assert json.loads(done.stdout)["finding"] == "missed"
+    assert "the recorded speedup does not hold: recorded 5000× [4900, 5100], measured again" in done.stderr
