@@ -8,6 +8,7 @@ from typing import Annotated
 from pydantic import BeforeValidator
 
 from agent.config_values import Count, NotNegative, Positive, Section
+from agent.llm.types import Mode
 
 PATHS = ("api_key_file", "answers", "record", "prices")
 """Keys that name files or folders."""
@@ -31,6 +32,9 @@ class RoleSection(Section):
     timeout_s: Positive | None = None
     temperature: NotNegative | None = None
     effort: str | None = None
+    region: str | None = None
+    project: str | None = None
+    api_version: str | None = None
 
 
 class RolesSection(Section):
@@ -60,4 +64,9 @@ class LLMSection(Section):
     temperature: NotNegative | None = None
     effort: str | None = None
     prices: Path | None = None
+    region: str | None = None
+    project: str | None = None
+    api_version: str | None = None
+    mode: Mode = "direct"
+    batch_deadline_minutes: Positive = 60.0
     roles: RolesSection = RolesSection()

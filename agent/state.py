@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict
 from agent import events as ev
 from agent.artefacts import write_text
 from agent.events import AnyEvent, Attribution
+from agent.events_batch import BatchEnded
 from agent.llm.types import Usage
 from backends.types import Rejected
 
@@ -168,7 +169,8 @@ class StateFold:
         if self._device not in ("", event.device_id):
             self._forget_unended()
         self._device = event.device_id
-        for key in list(self._open):
+        # A batch goes on while no session runs; anything else that was in flight is lost.
+        for key in [key for key, sent in self._open.items() if sent.batch is None]:
             self._charge(self._open.pop(key), None)
 
     def _on_task_checked(self, event: ev.TaskChecked) -> None:
@@ -326,6 +328,10 @@ class StateFold:
         sent = self._open.pop(event.step, None)
         if sent is not None and event.usd is not None:
             self._add_cost(sent.purpose, Usage(), event.usd)
+
+    def _on_batch_ended(self, event: BatchEnded) -> None:
+        for key in [key for key, sent in self._open.items() if sent.batch == event.key]:
+            self._charge(self._open.pop(key), None)
 
     def _charge(self, sent: ev.RequestSent, received: ev.ReplyReceived | None) -> None:
         """A reply at its cost; a request lost in flight at the most it can have cost."""

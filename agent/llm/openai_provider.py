@@ -72,6 +72,9 @@ class _OpenAI(RemoteProvider):
             failure = _failure(error)
         raise Failed(failure)
 
+    def _failure_of(self, error: Exception) -> Failure:
+        return _failure(error)
+
     @abstractmethod
     def _stream(self, request: Request, optional: frozenset[str]) -> Reply:
         """One streamed attempt, in the words of one of the two APIs."""
@@ -167,6 +170,23 @@ class OpenAIProvider(_OpenAI):
         if "schema" in optional and request.schema is not None:
             body["text"] = {"format": {"type": "json_schema", **_named_schema(request.schema)}}
         return body
+
+    def _body(self, request: Request, optional: frozenset[str]) -> dict[str, object]:
+        """The body of a request of a batch."""
+        return {
+            "model": self._settings.model,
+            "instructions": request.system,
+            "input": request.user,
+            "max_output_tokens": request.max_output_tokens,
+            "store": False,
+            **self._extra_body(request, optional),
+        }
+
+    def _reply_of(self, response: Response, request_id: str | None) -> Reply:
+        """The reply in a response that came whole."""
+        collected = _Responses()
+        collected.response = response
+        return self._reply(collected, request_id)
 
     def _reply(self, collected: _Responses, request_id: str | None) -> Reply:
         response = collected.response

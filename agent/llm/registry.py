@@ -11,10 +11,11 @@ import time
 import urllib.request
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from tenacity.wait import wait_base
 
+from agent.llm.batches import Batches
 from agent.llm.keys import KeyProblem, read_key
 from agent.llm.prices import load_prices, price_for
 from agent.llm.recording import RecordingProvider
@@ -28,6 +29,11 @@ PROVIDERS: Final[Mapping[str, str]] = {
     "replay": "agent.llm.replay:ReplayProvider",
     "file": "agent.llm.file:FileProvider",
 }
+BATCHES: Final[Mapping[str, str]] = {
+    "anthropic": "agent.llm.anthropic_batches:AnthropicBatches",
+    "openai": "agent.llm.openai_batches:OpenAIBatches",
+}
+"""Batch APIs, by the provider whose they are."""
 LOCAL: Final = frozenset({"replay", "file"})
 """Providers with no network, no key and no price."""
 
@@ -56,15 +62,44 @@ def make_provider(
     problem = check_settings(settings, environ)
     if problem:
         raise ValueError(problem)
-    module, _, name = PROVIDERS[settings.provider].partition(":")
-    factory: Callable[..., Provider] = getattr(importlib.import_module(module), name)
     if settings.provider in LOCAL:
-        provider = factory(settings)
+        provider: Provider = _named(PROVIDERS[settings.provider])(settings)
     else:
         policy = RetryPolicy(settings.max_attempts, settings.max_retry_s, wait, sleep)
         price = price_for(settings.provider, settings.model, load_prices(settings.prices))
-        provider = factory(settings, read_key(settings, environ), _base_url(settings, environ), price, policy)
+        arguments = (settings, read_key(settings, environ), _base_url(settings, environ), price, policy)
+        provider = _named(PROVIDERS[settings.provider])(*arguments)
     return RecordingProvider(provider, Path(settings.record)) if settings.record else provider
+
+
+def make_batches(
+    settings: LLMSettings,
+    *,
+    environ: Mapping[str, str] = os.environ,
+    wait: wait_base = BACK_OFF,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Batches | None:
+    """The batch API of the settings' model; None where `llm.mode` does not ask for it or the provider has none.
+
+    Args and Raises as `make_provider`.
+    """
+    if settings.mode != "batch" or settings.provider not in BATCHES:
+        return None
+    problem = check_settings(settings, environ)
+    if problem:
+        raise ValueError(problem)
+    policy = RetryPolicy(settings.max_attempts, settings.max_retry_s, wait, sleep)
+    price = price_for(settings.provider, settings.model, load_prices(settings.prices), batch=True)
+    arguments = (settings, read_key(settings, environ), _base_url(settings, environ), price, policy)
+    batches: Batches = _named(BATCHES[settings.provider])(*arguments)
+    return batches
+
+
+def _named(place: str) -> Callable[..., Any]:
+    """The class at `module:name`."""
+    module, _, name = place.partition(":")
+    found: Callable[..., Any] = getattr(importlib.import_module(module), name)
+    return found
 
 
 def check_settings(settings: LLMSettings, environ: Mapping[str, str] = os.environ) -> str | None:

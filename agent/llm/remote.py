@@ -96,7 +96,10 @@ class RemoteProvider(ABC):
 
     def complete(self, request: Request) -> Reply:
         """Answer one request. Raises LLMError."""
-        reply = with_retries(lambda: self._attempt(request), self._policy)
+        return self._finished(with_retries(lambda: self._attempt(request), self._policy), request)
+
+    def _finished(self, reply: Reply, request: Request) -> Reply:
+        """The reply with its cost; a text that no file could hold is mended, and an empty one says why."""
         text = reply.text.encode("utf-8", "replace").decode("utf-8")
         notes = [reply.note] if reply.note else []
         if not text.strip():
