@@ -8,7 +8,9 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from agent.event_base import Event as Event
-from agent.events_batch import BatchAccepted, BatchEnded, BatchSent
+from agent.events_batch import BatchAccepted as BatchAccepted
+from agent.events_batch import BatchEnded as BatchEnded
+from agent.events_batch import BatchSent as BatchSent
 from agent.llm.types import ErrorKind, Reply
 from agent.plan import Plan
 from backends.types import Rejected

@@ -21,7 +21,7 @@ from agent.report.view import (
 from agent.state import State
 from profiling.types import AXES, Profile
 
-_MODEL_COLUMNS = ("model", "replies", "cost", "branches", "right", "accepted")
+_MODEL_COLUMNS = ("model", "calls", "cost", "branches", "right", "accepted")
 
 _METRICS_SHOWN = 12
 
@@ -85,11 +85,12 @@ def _branches(state: State) -> Section:
                 fmt.MISSING if b.gap is None else f"+{fmt.percent(b.gap)}" if b.gap > 0 else fmt.percent(b.gap),
                 str(b.repairs),
                 b.reason or fmt.MISSING,
-                b.model or fmt.MISSING,
+                " ".join(filter(None, (b.provider, b.model))) or fmt.MISSING,
+                fmt.dollars(b.usd),
             )
         )
-    columns = ("iteration", "branch", "status", "time", "over baseline", "gap", "repairs", "reason", "model")
-    numeric = frozenset(("iteration", "time", "over baseline", "gap", "repairs"))
+    columns = ("iteration", "branch", "status", "time", "over baseline", "gap", "repairs", "reason", "model", "cost")
+    numeric = frozenset(("iteration", "time", "over baseline", "gap", "repairs", "cost"))
     return Section("branches", "Branches", tables=(Table(columns, tuple(rows), numeric),))
 
 
@@ -221,12 +222,16 @@ def _memory(state: State, events: Sequence[AnyEvent]) -> Section:
     return Section("learned", "What was learned", lines=tuple(lines), bullets=state.lessons)
 
 
-def _branches_of(model: str, state: State) -> tuple[str, str, str]:
-    """How many branches a model made, how many were right, and how many became the best kernel."""
-    own = [b for b in state.branches if b.model == model]
-    accepted = {i.iteration for i in state.iterations if i.status == "accepted"}
-    won = sum(b.champion and b.iteration in accepted for b in own)
-    return str(len(own)), str(sum(b.status == "pass" for b in own)), str(won)
+def _batches(events: Sequence[AnyEvent]) -> tuple[str, ...]:
+    sent, ended = of_type(events, ev.BatchSent), of_type(events, ev.BatchEnded)
+    if not sent:
+        return ()
+    asked, answered = sum(len(e.steps) for e in sent), sum(e.answered for e in ended)
+    given_up = [f"{e.key} {e.outcome}{f': {e.reason}' if e.reason else ''}" for e in ended if e.outcome != "finished"]
+    many = (
+        f"{len(sent)} batch{'es' if len(sent) > 1 else ''} answered {answered} of {asked} branches at the batch price"
+    )
+    return ("; ".join([many, *given_up]) + ".",)
 
 
 def _cost(state: State, events: Sequence[AnyEvent]) -> Section:
@@ -234,17 +239,16 @@ def _cost(state: State, events: Sequence[AnyEvent]) -> Section:
     purposes = tuple(
         (purpose, fmt.dollars(usd if cost.usd is not None else None)) for purpose, usd in cost.by_purpose.items()
     )
-    models: dict[str, list[float | None]] = {}
-    for event in of_type(events, ev.ReplyReceived):
-        models.setdefault(event.reply.model, []).append(event.reply.usd)
     by_model = tuple(
         (
-            model,
-            str(len(prices)),
-            fmt.dollars(None if None in prices else sum(p or 0.0 for p in prices)),
-            *_branches_of(model, state),
+            " ".join(filter(None, (m.provider, m.model))),
+            str(m.calls),
+            fmt.dollars(m.usd),
+            str(m.branches),
+            str(m.right),
+            str(m.accepted),
         )
-        for model, prices in models.items()
+        for m in state.models
     )
     tokens = ", ".join(f"{kind.replace('_', ' ')} {fmt.count(amount)}" for kind, amount in cost.tokens.items())
     read = cost.tokens["input"] + cost.tokens["cache_read"] + cost.tokens["cache_write"]
@@ -253,7 +257,7 @@ def _cost(state: State, events: Sequence[AnyEvent]) -> Section:
     return Section(
         "cost",
         "Cost",
-        lines=(f"{fmt.dollars(cost.usd)} for {cost.calls} calls; tokens: {tokens}{cached}.",),
+        lines=(f"{fmt.dollars(cost.usd)} for {cost.calls} calls; tokens: {tokens}{cached}.", *_batches(events)),
         tables=(
             Table(("purpose", "cost"), purposes, frozenset(("cost",))),
             Table(_MODEL_COLUMNS, by_model, frozenset(_MODEL_COLUMNS[1:])),
