@@ -42,7 +42,7 @@ from agent.faults import as_exit_codes
 from agent.hidden_shapes import draw_shapes, with_hidden
 from agent.journal import Journal, read_events
 from agent.llm.prices import load_prices, price_for
-from agent.llm.registry import check_key, check_settings, make_batches, make_provider
+from agent.llm.registry import PROVIDERS, check_key, check_settings, make_batches, make_provider
 from agent.llm.types import LLMSettings
 from agent.loop import optimise
 from agent.machine import Machine, find_machine, look_at
@@ -276,9 +276,7 @@ def _usable(make: Callable[[LLMSettings], _T]) -> Callable[[LLMSettings], _T]:
 def check_llm(config: Config, *, asks: bool = True) -> None:
     """Refuse a model section that cannot work, before anything is measured. A run that asks nothing needs no key."""
     if config.llm is None:
-        raise ConfigError(
-            "llm: is required for a run; name a provider (anthropic, openai, openai-compatible, replay, file)"
-        )
+        raise ConfigError(f"llm: is required for a run; name a provider ({', '.join(PROVIDERS)})")
     for where, settings in Roles(config.llm).in_use().items():
         _check_settings(where, settings, config, asks=asks)
     problem = check_roles(config, config.llm)

@@ -47,12 +47,18 @@ class AnthropicProvider(RemoteProvider):
         policy: RetryPolicy,
     ) -> None:
         super().__init__(settings, key, base_url, price, policy)
-        self._client = anthropic.Anthropic(
-            api_key=key.get_secret_value() if key else None,
-            base_url=base_url,
+        self._client = self._connect()
+
+    def _connect(self) -> anthropic.Anthropic | anthropic.AnthropicBedrock | anthropic.AnthropicVertex:
+        return anthropic.Anthropic(
+            api_key=self._key.get_secret_value() if self._key else None,
+            base_url=self._base_url,
             max_retries=0,
-            timeout=anthropic.Timeout(settings.timeout_s, connect=min(30.0, settings.timeout_s)),
+            timeout=self._timeout(),
         )
+
+    def _timeout(self) -> anthropic.Timeout:
+        return anthropic.Timeout(self._settings.timeout_s, connect=min(30.0, self._settings.timeout_s))
 
     def _optional(self, request: Request) -> frozenset[str]:
         given = {

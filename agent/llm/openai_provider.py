@@ -48,12 +48,18 @@ class _OpenAI(RemoteProvider):
         policy: RetryPolicy,
     ) -> None:
         super().__init__(settings, key, base_url, price, policy)
-        self._client = openai.OpenAI(
-            api_key=key.get_secret_value() if key else _NO_KEY,
-            base_url=base_url,
+        self._client = self._connect()
+
+    def _connect(self) -> openai.OpenAI:
+        return openai.OpenAI(
+            api_key=self._key.get_secret_value() if self._key else _NO_KEY,
+            base_url=self._base_url,
             max_retries=0,
-            timeout=openai.Timeout(settings.timeout_s, connect=min(30.0, settings.timeout_s)),
+            timeout=self._timeout(),
         )
+
+    def _timeout(self) -> openai.Timeout:
+        return openai.Timeout(self._settings.timeout_s, connect=min(30.0, self._settings.timeout_s))
 
     def _optional(self, request: Request) -> frozenset[str]:
         given = {

@@ -16,6 +16,7 @@ from typing import Any, Final
 from tenacity.wait import wait_base
 
 from agent.llm.batches import Batches
+from agent.llm.clouds import check_cloud, in_cloud
 from agent.llm.keys import KeyProblem, read_key
 from agent.llm.prices import load_prices, price_for
 from agent.llm.recording import RecordingProvider
@@ -26,6 +27,9 @@ PROVIDERS: Final[Mapping[str, str]] = {
     "anthropic": "agent.llm.anthropic_provider:AnthropicProvider",
     "openai": "agent.llm.openai_provider:OpenAIProvider",
     "openai-compatible": "agent.llm.openai_provider:OpenAICompatibleProvider",
+    "bedrock": "agent.llm.bedrock_provider:BedrockProvider",
+    "vertex": "agent.llm.vertex_provider:VertexProvider",
+    "azure": "agent.llm.azure_provider:AzureProvider",
     "replay": "agent.llm.replay:ReplayProvider",
     "file": "agent.llm.file:FileProvider",
 }
@@ -38,7 +42,13 @@ LOCAL: Final = frozenset({"replay", "file"})
 """Providers with no network, no key and no price."""
 
 _USERINFO = re.compile(r"//[^/@]*@")
-_BASE_URL_ENV = {"anthropic": "ANTHROPIC_BASE_URL", "openai": "OPENAI_BASE_URL"}
+_BASE_URL_ENV = {
+    "anthropic": "ANTHROPIC_BASE_URL",
+    "openai": "OPENAI_BASE_URL",
+    "bedrock": "ANTHROPIC_BEDROCK_BASE_URL",
+    "vertex": "ANTHROPIC_VERTEX_BASE_URL",
+    "azure": "AZURE_OPENAI_ENDPOINT",
+}
 
 
 def make_provider(
@@ -62,6 +72,7 @@ def make_provider(
     problem = check_settings(settings, environ)
     if problem:
         raise ValueError(problem)
+    settings = in_cloud(settings, environ)
     if settings.provider in LOCAL:
         provider: Provider = _named(PROVIDERS[settings.provider])(settings)
     else:
@@ -116,8 +127,13 @@ def check_settings(settings: LLMSettings, environ: Mapping[str, str] = os.enviro
         return _check_answers(settings)
     if not settings.model:
         return f"llm.model is missing: provider {name} needs the id of a model"
+    settings = in_cloud(settings, environ)
     return (
-        _check_base_url(settings, environ) or _check_proxy() or check_key(settings, environ) or _check_prices(settings)
+        check_cloud(settings)
+        or _check_base_url(settings, environ)
+        or _check_proxy()
+        or check_key(settings, environ)
+        or _check_prices(settings)
     )
 
 
@@ -161,7 +177,7 @@ def check_key(settings: LLMSettings, environ: Mapping[str, str] = os.environ) ->
     if settings.provider in LOCAL:
         return None
     try:
-        read_key(settings, environ)
+        read_key(in_cloud(settings, environ), environ)
     except KeyProblem as problem:
         return f"provider {settings.provider}: {problem}"
     return None

@@ -17,6 +17,7 @@ from typing import ClassVar
 
 from pydantic import BaseModel, SecretStr
 
+from agent.llm.clouds import CLOUDS
 from agent.llm.keys import key_source
 from agent.llm.prices import Price, cost_usd, estimate_tokens, worst_case_usd
 from agent.llm.retry import RETRYABLE_STATUS, RetryPolicy, Transient, retry_after_s, with_retries
@@ -26,7 +27,10 @@ _NO_CREDIT = re.compile(
     r"insufficient_quota|billing_error|billing_hard_limit|billing_not_active|credit balance is too low"
 )
 _REFUSED = re.compile(r"^(content_filter|content_policy_violation|bio_policy|misalignment_policy_violation)$")
-_BUSY = re.compile(r"^(overloaded|api_error|rate_limit|timeout|server_error|internal|slow_down|engine_overloaded)")
+_BUSY = re.compile(
+    r"^(overloaded|api_error|rate_limit|timeout|server_error|internal|slow_down|engine_overloaded|throttling|service_?unavailable|model_?(stream|timeout|not_?ready))",
+    re.I,
+)
 _TOO_LONG = re.compile(r"context.(length|window|limit)|prompt is too long|too many tokens", re.I)
 _UNSUPPORTED = re.compile(r"unsupported|not supported|unrecognized|unknown|instead|not permitted|unexpected", re.I)
 _MAX_MESSAGE = 300
@@ -184,6 +188,8 @@ class RemoteProvider(ABC):
 
     def _key_advice(self) -> str:
         source = key_source(self._settings)
+        if source is None and self.name in CLOUDS:
+            return f"Check {CLOUDS[self.name].signs_in_by}, and that they may use the model"
         if source is None:
             return "The server wants a key: name it with llm.api_key_env, llm.api_key_file or llm.api_key_command"
         return f"Check the key in {source}"
