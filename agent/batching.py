@@ -52,6 +52,14 @@ class Batch:
     settings: LLMSettings
 
 
+class _GivenUp(Exception):
+    """Nothing will come of a batch; the message says why."""
+
+    def __init__(self, outcome: Outcome, reason: str) -> None:
+        super().__init__(reason)
+        self.outcome: Outcome = outcome
+
+
 class Batching:
     """Batches of one run.
 
@@ -133,7 +141,7 @@ class Batching:
             are used up: then it is that.
 
         Raises:
-            LLMError: the batch is under way, and the provider cannot be asked about it.
+            LLMError: the key is not accepted.
             Interrupted: the run is to stop. The batch goes on.
         """
         try:
@@ -144,22 +152,20 @@ class Batching:
 
     def _run(self, batch: Batch, received: Callable[[Request, Reply], Reply]) -> dict[str, Reply | BudgetExhausted]:
         sent = self._intend(batch)
+        answers: Answers = {}
         try:
-            accepted = self._accepted(batch, sent)
-        except LLMError as error:
-            if error.kind == "auth":
-                raise
-            self._fail(batch.requests, error)
-            self._end(sent, "refused", str(error))
-            return {}
-        answers, outcome, reason = self._wait(batch, sent, accepted)
+            answers, outcome, reason = self._wait(batch, sent, self._accepted(batch, sent))
+        except _GivenUp as given_up:
+            outcome, reason = given_up.outcome, str(given_up)
         replies: dict[str, Reply | BudgetExhausted] = {}
         for request in batch.requests:
             answer = answers.get(request.step.name)
             if isinstance(answer, Reply):
                 replies[request.step.name] = received(request, answer)
             elif outcome not in ("abandoned", "lost"):
-                self._fail([request], answer or LLMError("unavailable", f"the batch did not come to it ({outcome})"))
+                self._fail(
+                    request, answer or LLMError("unavailable", f"batch {outcome}{f': {reason}' if reason else ''}")
+                )
             # else it may be answered yet: the state counts it at the most it can cost
         self._end(sent, outcome, reason)
         try:
@@ -173,7 +179,7 @@ class Batching:
         iteration, settings = batch.requests[0].step.iteration, batch.settings
         sent = batch.sent or self._journal.append(
             BatchSent(
-                key=f"iter{iteration}-batch{len(self._journal.all(BatchSent))}",
+                key=f"iter{iteration}-batch-{batch.requests[0].step.target}",
                 iteration=iteration,
                 provider=settings.provider,
                 model=settings.model,
@@ -200,7 +206,7 @@ class Batching:
         return sent
 
     def _accepted(self, batch: Batch, sent: BatchSent) -> BatchAccepted:
-        """The batch's id: known, found again, or new. Raises LLMError: it was not taken."""
+        """The batch's id: known, found again, or new. Raises LLMError: the key is not accepted."""
         known = self._journal.find(BatchAccepted, sent.key)
         if known is not None:
             return known
@@ -209,27 +215,31 @@ class Batching:
             try:
                 found = (batch.batches.send(sent.tag, batch.requests), True)
             except LLMError as error:
-                # The answer may have been lost, and not the batch.
-                found = None if error.kind == "auth" else self._find(batch, sent)
-                if found is None:
+                if error.kind == "auth":
                     raise
+                # The answer may have been lost, and not the batch.
+                found = None if error.kind == "bad-request" else self._find(batch, sent)
+                if found is None:
+                    raise _GivenUp("refused", str(error)) from None
         return self._journal.append(
             BatchAccepted(key=sent.key, iteration=sent.iteration, batch_id=found[0], certain=found[1])
         )
 
     def _find(self, batch: Batch, sent: BatchSent) -> tuple[str, bool] | None:
-        return batch.batches.find(sent.tag, len(sent.steps), datetime.fromisoformat(sent.at).timestamp())
+        others = [accepted.batch_id for accepted in self._journal.all(BatchAccepted)]
+        sent_at = datetime.fromisoformat(sent.at).timestamp()
+        try:
+            return batch.batches.find(sent.tag, len(sent.steps), sent_at, others)
+        except LLMError as error:
+            if error.kind == "auth":
+                raise
+            raise _GivenUp("lost", str(error)) from None
 
     def _wait(self, batch: Batch, sent: BatchSent, accepted: BatchAccepted) -> tuple[Answers, Outcome, str]:
         """Look until the batch has ended. Past the deadline it is cancelled, and what was answered by then is kept."""
         wait_s, cancelled_at, reason = self._waits.first_s, None, ""
         while True:
-            try:
-                answers = batch.batches.poll(accepted.batch_id, sent.tag, batch.requests)
-            except LLMError as error:
-                if error.kind != "bad-request":
-                    raise
-                return {}, "lost", str(error)
+            answers = self._poll(batch, sent, accepted)
             if answers is not None:
                 return answers, "finished" if cancelled_at is None else "cancelled", reason
             if cancelled_at is None:
@@ -238,9 +248,23 @@ class Batching:
                     cancelled_at, wait_s = time.monotonic(), self._waits.first_s
                     self._cancel(batch, accepted)
             elif time.monotonic() - cancelled_at > self._waits.cancel_s:
-                return {}, "abandoned", reason
+                raise _GivenUp("abandoned", reason)
             self._sleep(wait_s)
             wait_s = min(1.5 * wait_s, self._waits.longest_s)
+
+    def _poll(self, batch: Batch, sent: BatchSent, accepted: BatchAccepted) -> Answers | None:
+        """What became of the batch; None while it is worked on, and while the provider cannot be asked."""
+        try:
+            answers = batch.batches.poll(accepted.batch_id, sent.tag, batch.requests)
+        except LLMError as error:
+            if error.kind == "auth":
+                raise
+            if error.kind == "bad-request":
+                raise _GivenUp("lost", str(error)) from None
+            return None
+        if not answers and answers is not None and not accepted.certain:
+            raise _GivenUp("lost", f"{accepted.batch_id} was another's")
+        return answers
 
     def _overdue(self, sent: BatchSent) -> str:
         """Why the batch is to be given up, "" while it has time."""
@@ -258,8 +282,8 @@ class Batching:
         try:
             batch.batches.cancel(accepted.batch_id)
         except LLMError as error:
-            if error.kind != "bad-request":  # it has ended meanwhile
-                raise
+            if error.kind == "auth":
+                raise  # anything else shows in the looks that follow
 
     def _sleep(self, seconds: float) -> None:
         end = time.monotonic() + seconds
@@ -268,21 +292,19 @@ class Batching:
                 raise Interrupted("stopped while waiting for a batch")
             time.sleep(min(_NAP_S, left))
 
-    def _fail(self, requests: Sequence[Request], error: LLMError) -> None:
-        usd = error.context.get("usd")
-        for request in requests:
-            step = request.step
-            self._journal.append(
-                RequestFailed(
-                    key=f"{step.name}#{len(self._journal.all(RequestFailed))}",
-                    step=step.name,
-                    iteration=step.iteration,
-                    purpose=step.purpose,
-                    kind=error.kind,
-                    message=str(error),
-                    usd=None if usd is None else float(usd),
-                )
+    def _fail(self, request: Request, error: LLMError) -> None:
+        step, usd = request.step, error.context.get("usd")
+        self._journal.append(
+            RequestFailed(
+                key=f"{step.name}#{len(self._journal.all(RequestFailed))}",
+                step=step.name,
+                iteration=step.iteration,
+                purpose=step.purpose,
+                kind=error.kind,
+                message=str(error),
+                usd=None if usd is None else float(usd),
             )
+        )
 
     def _end(self, sent: BatchSent, outcome: Outcome, reason: str) -> None:
         answered = sum(self._journal.find(ReplyReceived, name) is not None for name in sent.steps)

@@ -1,4 +1,4 @@
-"""What happened to batches of requests. `key` is the batch's: `iter1-batch0`."""
+"""What happened to batches of requests. `key` is the batch's: `iter1-batch-b0`, by its first step."""
 
 from __future__ import annotations
 
@@ -44,3 +44,14 @@ class BatchEnded(Event):
     outcome: Literal["finished", "cancelled", "abandoned", "refused", "lost"]
     answered: int
     reason: str = ""
+
+
+def describe_batch(event: BatchSent | BatchAccepted | BatchEnded) -> str:
+    """One event as one line."""
+    where = f"iter {event.iteration}"
+    if isinstance(event, BatchSent):
+        many = f"{len(event.steps)} branch{'es' if len(event.steps) > 1 else ''}"
+        return f"{where} {many} as a batch to {event.provider} {event.model}"
+    if isinstance(event, BatchAccepted):
+        return f"{where} waiting for batch {event.batch_id}"
+    return f"{where} batch {event.outcome}, {event.answered} answered{f': {event.reason}' if event.reason else ''}"

@@ -50,6 +50,8 @@ class BatchLoopback(Loopback):
         refuses: the status that answers an attempt to make a batch.
         loses: the connection breaks once a batch is made, before its id is told.
         forgets: no batch is known (any more).
+        trips: how many looks from now on are answered by 500.
+        portal: every call is answered by a web page.
     """
 
     def __init__(self, answer: Answer, looks: int | None = 1) -> None:
@@ -61,6 +63,8 @@ class BatchLoopback(Loopback):
         self.refuses: int | None = None
         self.loses = False
         self.forgets = False
+        self.trips = 0
+        self.portal = False
         self.files: dict[str, bytes] = {}
         self.lock = threading.Lock()
         loopback = self
@@ -105,6 +109,12 @@ class _BatchHandler(_Handler):
         with server.lock:
             server.calls.append((method, path))
             status, answer = (_anthropic if "/messages/" in path else self._openai)(server, method, path, body)
+            if method == "GET" and server.trips > 0:
+                server.trips -= 1
+                status, answer = 500, {"error": {"type": "api_error", "message": "it broke"}}
+        if server.portal:
+            self._send(200, "text/html", b"<html>Please log in</html>", {})
+            return
         if status == 0:
             self.connection.shutdown(socket.SHUT_RDWR)
             return

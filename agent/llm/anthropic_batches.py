@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
@@ -12,10 +12,11 @@ from anthropic.types import Message
 from anthropic.types.messages import MessageBatch
 
 from agent.llm.anthropic_provider import AnthropicProvider
-from agent.llm.batches import Answers, RemoteBatches, custom_id, json_lines
+from agent.llm.batches import Answers, RemoteBatches, custom_id, expect, json_lines, json_page
 from agent.llm.remote import Failed, Failure, failure_of_body
 from agent.llm.types import Reply, Request
 
+_LOOKED_THROUGH = 100
 _WINDOW_S = 300.0
 """Clocks differ, and sending takes a while: a batch made this long before or after its intent may be the one."""
 
@@ -31,16 +32,18 @@ class AnthropicBatches(AnthropicProvider, RemoteBatches):
             {"custom_id": custom_id(tag, request), "params": self._body(request, self._allowed(request))}
             for request in requests
         ]
-        return self._asked(lambda: _batch(self._client.messages.batches.create(requests=items)).id, once=True)
+        batches = self._client.messages.batches
+        return self._asked(lambda: expect(batches.create(requests=items), MessageBatch).id, once=True)
 
-    def find(self, tag: str, count: int, sent_at: float) -> tuple[str, bool] | None:
+    def find(self, tag: str, count: int, sent_at: float, others: Collection[str]) -> tuple[str, bool] | None:
         """A batch of that time and size. Only one that has ended tells the names of its requests. Raises LLMError."""
-        page = self._asked(lambda: self._client.messages.batches.list(limit=100))
+        path = f"/v1/messages/batches?limit={_LOOKED_THROUGH}"
+        page = self._asked(lambda: json_page(self._client.get(path, cast_to=httpx2.Response).content))
         possible: str | None = None
-        for batch in page.data or []:
+        for batch in (MessageBatch.construct(**entry) for entry in page):
             counts = batch.request_counts
             size = counts.processing + counts.succeeded + counts.errored + counts.canceled + counts.expired
-            if size != count or abs(batch.created_at.timestamp() - sent_at) > _WINDOW_S:
+            if batch.id in others or size != count or abs(batch.created_at.timestamp() - sent_at) > _WINDOW_S:
                 continue
             if batch.processing_status != "ended":
                 possible = possible or batch.id
@@ -50,7 +53,7 @@ class AnthropicBatches(AnthropicProvider, RemoteBatches):
 
     def poll(self, batch_id: str, tag: str, requests: Sequence[Request]) -> Answers | None:
         """What became of the requests; None while they are worked on. Raises LLMError."""
-        batch = self._asked(lambda: _batch(self._client.messages.batches.retrieve(batch_id)))
+        batch = self._asked(lambda: expect(self._client.messages.batches.retrieve(batch_id), MessageBatch))
         if batch.processing_status != "ended":
             return None
         results = self._results(batch_id)
@@ -82,10 +85,3 @@ def _failure_of_item(error: object) -> Failure:
     told = error.get("error", error) if isinstance(error, Mapping) else "the request failed without a reason"
     wrong = isinstance(told, Mapping) and told.get("type") == "invalid_request_error"
     return failure_of_body(told, 400 if wrong else None)
-
-
-def _batch(batch: MessageBatch) -> MessageBatch:
-    """The batch, if it is one: the SDK hands on whatever a server sends."""
-    if not isinstance(batch, MessageBatch) or not batch.id:
-        raise ValueError(f"the answer is no message batch: {str(batch)[:80]!r}")
-    return batch

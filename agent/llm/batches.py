@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from agent.llm.remote import Failed, Failure, RemoteProvider
@@ -35,13 +35,14 @@ class Batches(Protocol):
         """Send a batch; its id. It is not sent twice, whatever happens on the way."""
         ...
 
-    def find(self, tag: str, count: int, sent_at: float) -> tuple[str, bool] | None:
+    def find(self, tag: str, count: int, sent_at: float, others: Collection[str]) -> tuple[str, bool] | None:
         """The batch that was sent under a tag and whose id was lost, and whether it is certain that it is that one.
 
         Args:
             tag: the batch's.
             count: how many requests it holds.
             sent_at: Unix time in seconds at which it was about to be sent.
+            others: ids of batches that it is not.
         """
         ...
 
@@ -75,6 +76,8 @@ class RemoteBatches(RemoteProvider):
         def attempt() -> T:
             try:
                 return call()
+            except Failed as error:
+                failure = error.failure
             except self._errors as error:
                 failure = self._failure_of(error)
             classified = self._classified(failure)
@@ -105,12 +108,30 @@ class RemoteBatches(RemoteProvider):
         return classified if isinstance(classified, LLMError) else LLMError("unavailable", str(classified))
 
 
+def expect(answer: object, kind: type[T]) -> T:
+    """The answer, if it is of that kind: the SDKs hand on whatever a server sends. Raises Failed."""
+    if not isinstance(answer, kind):
+        raise Failed(Failure(f"answered {str(answer)[:80]!r}, which is no {kind.__name__}"))
+    return answer
+
+
 def json_lines(data: bytes) -> list[Mapping[str, Any]]:
-    """The objects of a JSON Lines file. Raises ValueError: it is none."""
-    lines = [json.loads(line) for line in data.split(b"\n") if line.strip()]
-    if not all(isinstance(line, dict) for line in lines):
-        raise ValueError(f"not lines of JSON objects: {data[:80]!r}")
-    return lines
+    """The objects of a JSON Lines file. Raises Failed: it is none."""
+    return [_json_object(line) for line in data.split(b"\n") if line.strip()]
+
+
+def json_page(data: bytes) -> list[Any]:
+    """The entries of a page of a list. Raises Failed: it is none. The SDKs break where a server sends anything else."""
+    entries = _json_object(data).get("data")
+    return expect(entries, list)
+
+
+def _json_object(data: bytes) -> Mapping[str, Any]:
+    try:
+        found: Mapping[str, Any] = expect(json.loads(data), dict)
+    except ValueError:
+        raise Failed(Failure(f"answered {data[:80]!r}, which is no JSON")) from None
+    return found
 
 
 def custom_id(tag: str, request: Request) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import anthropic
 from botocore.exceptions import BotoCoreError, ConnectionError, HTTPClientError
 
@@ -10,7 +12,7 @@ from agent.llm.clouds import not_signed_in
 from agent.llm.remote import Failed, Failure
 from agent.llm.types import Reply, Request
 
-_NO_CREDENTIALS = "Could not resolve AWS credentials"
+_NO_CREDENTIALS = re.compile(r"could not resolve .*credentials", re.I)
 
 
 class BedrockProvider(AnthropicProvider):
@@ -33,6 +35,6 @@ class BedrockProvider(AnthropicProvider):
         except BotoCoreError as error:
             raise not_signed_in(self._settings, str(error)) from None
         except RuntimeError as error:
-            if not str(error).startswith(_NO_CREDENTIALS):
+            if not _NO_CREDENTIALS.match(str(error)):
                 raise
             raise not_signed_in(self._settings, "there are no AWS credentials") from None

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
 import httpx2
 import openai
-from openai.types import Batch
+from openai.types import Batch, FileObject
 from openai.types.responses import Response
 
-from agent.llm.batches import Answers, RemoteBatches, custom_id, json_lines
+from agent.llm.batches import Answers, RemoteBatches, custom_id, expect, json_lines, json_page
 from agent.llm.openai_provider import OpenAIProvider
 from agent.llm.remote import Failed, Failure, failure_of_body
 from agent.llm.types import LLMError, Reply, Request
 
 _KEPT_S = 3 * 24 * 3600
 """How long OpenAI keeps the files: prompts and kernels are nobody else's, and a batch takes a day at most."""
+_LOOKED_THROUGH = 100
 _METADATA = "roofclimb"
 _WORKING = frozenset({"validating", "in_progress", "finalizing", "cancelling"})
 _NOT_DONE = frozenset({"batch_expired", "batch_cancelled"})
@@ -42,37 +43,37 @@ class OpenAIBatches(OpenAIProvider, RemoteBatches):
             for request in requests
         ]
         data = "".join(json.dumps(line) + "\n" for line in lines).encode()
-        file = self._asked(
-            lambda: self._client.files.create(
-                file=(f"{tag}.jsonl", data),
-                purpose="batch",
-                expires_after={"anchor": "created_at", "seconds": _KEPT_S},
-            )
-        )
-        return self._asked(
-            lambda: (
-                _batch(
-                    self._client.batches.create(
-                        completion_window="24h",
-                        endpoint="/v1/responses",
-                        input_file_id=file.id,
-                        metadata={_METADATA: tag},
-                        output_expires_after={"anchor": "created_at", "seconds": _KEPT_S},
-                    )
-                ).id
-            ),
-            once=True,
-        )
+        return self._asked(partial(self._create, tag, self._asked(partial(self._upload, tag, data))), once=True)
 
-    def find(self, tag: str, count: int, sent_at: float) -> tuple[str, bool] | None:
+    def _upload(self, tag: str, data: bytes) -> str:
+        made = self._client.files.create(
+            file=(f"{tag}.jsonl", data),
+            purpose="batch",
+            expires_after={"anchor": "created_at", "seconds": _KEPT_S},
+        )
+        return expect(made, FileObject).id
+
+    def _create(self, tag: str, file_id: str) -> str:
+        made = self._client.batches.create(
+            completion_window="24h",
+            endpoint="/v1/responses",
+            input_file_id=file_id,
+            metadata={_METADATA: tag},
+            output_expires_after={"anchor": "created_at", "seconds": _KEPT_S},
+        )
+        return expect(made, Batch).id
+
+    def find(self, tag: str, count: int, sent_at: float, others: Collection[str]) -> tuple[str, bool] | None:
         """The batch that carries the tag. Raises LLMError."""
-        page = self._asked(lambda: self._client.batches.list(limit=100))
-        own = [batch.id for batch in page.data or [] if (batch.metadata or {}).get(_METADATA) == tag]
+        path = f"/batches?limit={_LOOKED_THROUGH}"
+        page = self._asked(lambda: json_page(self._client.get(path, cast_to=httpx2.Response).content))
+        found = [Batch.construct(**entry) for entry in page]
+        own = [batch.id for batch in found if (batch.metadata or {}).get(_METADATA) == tag]
         return (own[0], True) if own else None
 
     def poll(self, batch_id: str, tag: str, requests: Sequence[Request]) -> Answers | None:
         """What became of the requests; None while they are worked on. Raises LLMError."""
-        batch = self._asked(lambda: _batch(self._client.batches.retrieve(batch_id)))
+        batch = self._asked(lambda: expect(self._client.batches.retrieve(batch_id), Batch))
         if batch.status in _WORKING:
             return None
         if batch.status == "failed":
@@ -108,13 +109,6 @@ class OpenAIBatches(OpenAIProvider, RemoteBatches):
             error = body.get("error", body) if isinstance(body, Mapping) else "the request failed without a reason"
             raise Failed(failure_of_body(error, status if isinstance(status, int) else None))
         return self._reply_of(Response.construct(**body), response.get("request_id"))
-
-
-def _batch(batch: Batch) -> Batch:
-    """The batch, if it is one: the SDK hands on whatever a server sends."""
-    if not isinstance(batch, Batch) or not batch.id:
-        raise ValueError(f"the answer is no batch: {str(batch)[:80]!r}")
-    return batch
 
 
 def _errors(batch: Batch) -> str:

@@ -353,3 +353,38 @@ def test_what_came_in_a_batch_is_recorded_as_any_answer(tmp_path: Path) -> None:
     recording = read_recording(tmp_path / "recorded", "iter1-branch-b0-0")
     assert recording is not None
     assert recording.reply.text == "a kernel for b0.\u2028\u0085 end"
+
+
+@BOTH
+def test_an_outage_while_waiting_ends_neither_the_batch_nor_the_run(tmp_path: Path, provider: str) -> None:
+    """More failed looks in a row than one request is tried."""
+    with both(tmp_path, provider, looks=2) as (server, bench):
+        server.trips = 5
+        assert len(bench.ask()) == 2
+        assert bench.outcome() == ("finished", 2)
+        assert server.asked == []
+
+
+@BOTH
+def test_a_web_page_instead_of_the_batch_api_sends_the_branches_directly(tmp_path: Path, provider: str) -> None:
+    with both(tmp_path, provider) as (server, bench):
+        server.portal = True
+        assert len(bench.ask()) == 2
+        assert bench.outcome() == ("lost", 0)
+        assert len(server.asked) == 2
+
+
+def test_a_batch_of_somebody_else_of_the_same_minute_and_size_is_neither_used_nor_cancelled(tmp_path: Path) -> None:
+    with BatchLoopback(kernel, looks=None) as server:
+        with session(tmp_path, server, "anthropic") as bench:
+            threading.Timer(0.3, bench.stopped.set).start()
+            with pytest.raises(Interrupted):
+                bench.ask()
+        log = tmp_path / "events.jsonl"
+        log.write_text("".join(f"{x}\n" for x in log.read_text().splitlines() if "batch_accepted" not in x))
+        server.made[0].items = {name.replace("-", "x-", 1): body for name, body in server.made[0].items.items()}
+        with session(tmp_path, server, "anthropic", deadline_minutes=0.001) as bench:
+            assert [text[:15] for text in bench.ask()] == ["a kernel for b0", "a kernel for b1"]
+            assert bench.outcome() == ("abandoned", 0)
+        assert not server.made[0].cancelled
+        assert len(server.asked) == 2
