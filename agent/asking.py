@@ -99,6 +99,8 @@ class Asker:
         return _sort_out([answers[request.step.name] for request in requests])
 
     def _at_once(self, jobs: Sequence[Callable[[], None]]) -> None:
+        if jobs and self._stopped():
+            raise Interrupted("stopped before the model was asked")
         # Daemon threads: a request that hangs must not keep an interrupted run from ending.
         threads = [threading.Thread(target=job, daemon=True) for job in jobs]
         for thread in threads:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -27,9 +26,7 @@ def test_a_run_stopped_while_its_batch_waits_goes_on_with_it(tmp_path: Path, mon
         run = start(tmp_path, "run", "--config", str(config), "--set", "budget.usd=2")
         wait_for(tmp_path, "batch_accepted", run)
         os.kill(run.pid, signal.SIGINT)
-        began = time.monotonic()
         _, said = run.communicate(timeout=60)
-        assert time.monotonic() - began < 5  # a second by itself; this machine may be busy
         assert run.returncode == 130, said
 
         server.looks = 1

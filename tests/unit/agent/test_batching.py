@@ -183,6 +183,24 @@ def test_a_batch_whose_id_was_lost_is_found_again_and_not_sent_twice(
 
 
 @BOTH
+def test_killed_at_any_event_it_sends_nothing_twice_and_loses_no_answer(tmp_path: Path, provider: str) -> None:
+    with BatchLoopback(kernel) as server:
+        with session(tmp_path, server, provider) as bench:
+            bench.ask()
+            whole, usd = bench.journal.events, bench.state.cost.usd
+        lines = (tmp_path / "events.jsonl").read_bytes().splitlines(keepends=True)
+        for count in range(1, len(lines) + 1):
+            folder = tmp_path / str(count)
+            folder.mkdir()
+            (folder / "events.jsonl").write_bytes(b"".join(lines[:count]))
+            with session(folder, server, provider) as bench:
+                assert [text[:15] for text in bench.ask()] == ["a kernel for b0", "a kernel for b1"], lines[count - 1]
+                assert bench.state.cost.usd == pytest.approx(usd), whole[count - 1].type
+        assert len(server.made) == 1
+        assert server.asked == []
+
+
+@BOTH
 def test_an_answer_that_is_lost_on_the_way_makes_no_second_batch(tmp_path: Path, provider: str) -> None:
     with BatchLoopback(kernel) as server, session(tmp_path, server, provider) as bench:
         server.loses = True
