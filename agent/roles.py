@@ -8,13 +8,13 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from agent.config_llm import LLMSection, RoleSection
+from agent.config_llm import LLMSection, ModelSection, RoleSection
 from agent.llm.types import LLMSettings, Step
 
 P = TypeVar("P")
 
 _KEYS = ("api_key_env", "api_key_file", "api_key_command")
-_OF_A_PROVIDER = ("model", "base_url", *_KEYS, "answers", "temperature", "effort", "region", "project", "api_version")
+_OF_A_PROVIDER = ("model", *ModelSection.model_fields)
 
 
 class Roles:

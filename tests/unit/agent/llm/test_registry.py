@@ -51,9 +51,15 @@ def test_only_the_sdk_in_use_is_loaded(name: str, other: str) -> None:
 
 def test_every_registered_provider_can_be_made(tmp_path: Path) -> None:
     for name in PROVIDERS:
-        place = {"region": "r", "project": "p", "api_version": "v"}
         settings = LLMSettings(
-            name, "m", base_url="http://localhost:1", answers=str(tmp_path), api_key_env="K", **place
+            name,
+            "m",
+            base_url="http://localhost:1",
+            answers=str(tmp_path),
+            api_key_env="K",
+            region="r",
+            project="p",
+            api_version="v",
         )
         assert make_provider(settings, environ={"K": "k"}).name == name
 
