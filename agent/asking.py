@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Protocol, runtime_checkable
 
 from pydantic import JsonValue
 
 from agent.artefacts import plain, write_text
+from agent.batching import Batch, Batching
 from agent.budget import Budget, BudgetExhausted
 from agent.errors import Interrupted, ModelUnusable, WaitingForAnswer
 from agent.events import ReplyReceived, RequestFailed, RequestSent
 from agent.journal import Journal
 from agent.llm.prices import estimate_tokens
 from agent.llm.recording import Plays, prompt_sha256
-from agent.llm.types import LLMError, Provider, Reply, Request, Step
+from agent.llm.types import LLMError, LLMSettings, Provider, Reply, Request, Step
 from agent.paths import iteration_folder
 from agent.state import fold
 
@@ -33,14 +35,26 @@ class Recorder(Protocol):
         """Give the context of a step before it is asked."""
         ...
 
+    def record(self, request: Request, reply: Reply) -> Reply:
+        """Record a reply that came another way."""
+        ...
+
 
 class Asker:
-    """Asks for one run. `provider` says who answers a step."""
+    """Asks for one run. `provider` answers a step, with `settings`; `batching` sends steps as batches first."""
 
     def __init__(
-        self, provider: Callable[[Step], Provider], journal: Journal, budget: Budget, stopped: Callable[[], bool]
+        self,
+        provider: Callable[[Step], Provider],
+        settings: Callable[[Step], LLMSettings],
+        journal: Journal,
+        budget: Budget,
+        stopped: Callable[[], bool],
+        batching: Batching | None = None,
     ) -> None:
         self._provider = provider
+        self._settings = settings
+        self._batching = batching
         self._journal = journal
         self._budget = budget
         self._stopped = stopped
@@ -72,12 +86,23 @@ class Asker:
 
         A step without a recording, or one that no longer fits the budget beside its siblings, is an LLMError there.
         """
-        answers: dict[int, Reply | Exception] = {}
-        threads = [
-            # Daemon threads: a request that hangs must not keep an interrupted run from ending.
-            threading.Thread(target=self._into, args=(answers, i, request, context or {}), daemon=True)
-            for i, request in enumerate(requests)
-        ]
+        answers: dict[str, Reply | Exception] = {}
+        batches = self._batching.prepare(requests) if self._batching is not None else []
+        batched = {request.step.name for batch in batches for request in batch.requests}
+        self._at_once(
+            [
+                *(partial(self._batch_into, answers, batch, context or {}) for batch in batches),
+                *(self._job(answers, r, context) for r in requests if r.step.name not in batched),
+            ]
+        )
+        self._at_once([self._job(answers, r, context) for r in requests if r.step.name not in answers])
+        return _sort_out([answers[request.step.name] for request in requests])
+
+    def _at_once(self, jobs: Sequence[Callable[[], None]]) -> None:
+        if jobs and self._stopped():
+            raise Interrupted("stopped before the model was asked")
+        # Daemon threads: a request that hangs must not keep an interrupted run from ending.
+        threads = [threading.Thread(target=job, daemon=True) for job in jobs]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -85,15 +110,33 @@ class Asker:
                 thread.join(_POLL_S)
                 if self._stopped():
                     raise Interrupted("stopped while waiting for the model")
-        return _sort_out([answers[i] for i in range(len(requests))])
 
-    def _into(
-        self, answers: dict[int, Reply | Exception], index: int, request: Request, context: Mapping[str, object]
-    ) -> None:
+    def _job(
+        self, answers: dict[str, Reply | Exception], request: Request, context: Mapping[str, object] | None
+    ) -> Callable[[], None]:
+        return partial(self._into, answers, request, context or {})
+
+    def _into(self, answers: dict[str, Reply | Exception], request: Request, context: Mapping[str, object]) -> None:
         try:
-            answers[index] = self._ask_one(request, context)
+            answers[request.step.name] = self._ask_one(request, context)
         except Exception as error:  # every kind surfaces in the asking thread, by _sort_out
-            answers[index] = error
+            answers[request.step.name] = error
+
+    def _batch_into(self, answers: dict[str, Reply | Exception], batch: Batch, context: Mapping[str, object]) -> None:
+        """The answers of a batch; who has none after it is to be asked directly."""
+        assert self._batching is not None
+        try:
+            answers.update(self._batching.run(batch, partial(self._received, context=context)))
+        except Exception as error:
+            answers.update({request.step.name: error for request in batch.requests})
+
+    def _received(self, request: Request, reply: Reply, context: Mapping[str, object]) -> Reply:
+        """A reply that came in a batch, recorded, saved and logged as any other."""
+        provider = self._provider(request.step)
+        if isinstance(provider, Recorder):
+            provider.attach(request.step, {name: plain(value) for name, value in context.items()})
+            reply = provider.record(request, reply)
+        return self._keep(request, reply)
 
     def _ask_one(self, request: Request, context: Mapping[str, object]) -> Reply:
         key = request.step.name
@@ -130,6 +173,8 @@ class Asker:
                 prompt_sha256=prompt_sha256(request),
                 worst_usd=worst_usd,
                 worst_tokens=worst_tokens,
+                provider=self._settings(step).provider,
+                model=self._settings(step).model,
             )
         )
         if isinstance(provider, Recorder):
@@ -139,6 +184,10 @@ class Asker:
         except LLMError as error:
             self._log_failure(step, error)
             raise
+        return self._keep(request, reply)
+
+    def _keep(self, request: Request, reply: Reply) -> Reply:
+        step = request.step
         self._save(request, reply)
         self._journal.append(ReplyReceived(key=step.name, iteration=step.iteration, purpose=step.purpose, reply=reply))
         return reply

@@ -46,6 +46,12 @@ class Budget:
             self._in_flight_usd += worst_usd or 0.0
             self._in_flight_tokens += worst_tokens
 
+    def hold(self, worst_usd: float | None, worst_tokens: int) -> None:
+        """Set aside what is in flight already, whether it fits or not."""
+        with self._lock:
+            self._in_flight_usd += worst_usd or 0.0
+            self._in_flight_tokens += worst_tokens
+
     def release(self, worst_usd: float | None, worst_tokens: int) -> None:
         """The request has ended; its real cost is in the state."""
         with self._lock:

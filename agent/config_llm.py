@@ -8,6 +8,7 @@ from typing import Annotated
 from pydantic import BeforeValidator
 
 from agent.config_values import Count, NotNegative, Positive, Section
+from agent.llm.types import Mode
 
 PATHS = ("api_key_file", "answers", "record", "prices")
 """Keys that name files or folders."""
@@ -18,19 +19,27 @@ def _several(value: object) -> object:
     return [value] if isinstance(value, dict) else value
 
 
-class RoleSection(Section):
-    """What differs in one role. A role that names a provider takes none of the section's own provider over."""
+class ModelSection(Section):
+    """Where a model is and how it is asked: what the section and each role may say."""
 
-    provider: str | None = None
-    model: str | None = None
     base_url: str | None = None
     api_key_env: str | None = None
     api_key_file: Path | None = None
     api_key_command: str | None = None
     answers: Path | None = None
-    timeout_s: Positive | None = None
     temperature: NotNegative | None = None
     effort: str | None = None
+    region: str | None = None
+    project: str | None = None
+    api_version: str | None = None
+
+
+class RoleSection(ModelSection):
+    """What differs in one role. A role that names a provider takes none of the section's own provider over."""
+
+    provider: str | None = None
+    model: str | None = None
+    timeout_s: Positive | None = None
 
 
 class RolesSection(Section):
@@ -42,22 +51,17 @@ class RolesSection(Section):
     ablate: RoleSection | None = None
 
 
-class LLMSection(Section):
+class LLMSection(ModelSection):
     """Which model answers. Swapping `provider` is the only change a live run needs."""
 
     provider: str
     model: str = ""
-    base_url: str | None = None
-    api_key_env: str | None = None
-    api_key_file: Path | None = None
-    api_key_command: str | None = None
-    answers: Path | None = None
     record: Path | None = None
     max_output_tokens: Count = 16000
     timeout_s: Positive = 600.0
     max_attempts: Count = 5
     max_retry_s: Positive = 900.0
-    temperature: NotNegative | None = None
-    effort: str | None = None
     prices: Path | None = None
+    mode: Mode = "direct"
+    batch_deadline_minutes: Positive = 60.0
     roles: RolesSection = RolesSection()

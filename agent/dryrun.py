@@ -14,7 +14,7 @@ from agent.errors import ConfigError
 from agent.faults import as_exit_codes
 from agent.journal import Journal
 from agent.llm.prices import cost_usd, estimate_tokens, load_prices, price_for
-from agent.llm.registry import LOCAL
+from agent.llm.registry import BATCHES, LOCAL
 from agent.llm.types import LLMSettings, Request, Step, Usage
 from agent.progress import Progress
 from agent.roles import Roles
@@ -67,7 +67,7 @@ def _estimate(run: Run, request: Request) -> dict[str, Any]:
     shared = estimate_tokens(request.system + request.prefix)
     branches = [Step(1, "branch", f"b{i}") for i in range(search.branches)]
     asked = {Step(1, "plan"): Usage(plan, _PLAN_OUTPUT), **dict.fromkeys(branches, Usage(shared, _KERNEL_OUTPUT))}
-    costs = [_usd(roles.of(step), usage) for step, usage in asked.items()]
+    costs = [_usd(roles.of(step), usage, step.purpose == "branch") for step, usage in asked.items()]
     known = [usd for usd in costs if usd is not None]
     return {
         "requests": search.iterations * len(asked),
@@ -78,10 +78,11 @@ def _estimate(run: Run, request: Request) -> dict[str, Any]:
     }
 
 
-def _usd(settings: LLMSettings, usage: Usage) -> float | None:
+def _usd(settings: LLMSettings, usage: Usage, is_branch: bool) -> float | None:
     if settings.provider in LOCAL:
         return 0.0
-    return cost_usd(usage, price_for(settings.provider, settings.model, load_prices(settings.prices)))
+    batch = is_branch and settings.mode == "batch" and settings.provider in BATCHES
+    return cost_usd(usage, price_for(settings.provider, settings.model, load_prices(settings.prices), batch=batch))
 
 
 def _text(request: Request, estimate: Mapping[str, Any]) -> str:

@@ -7,6 +7,10 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
+from agent.event_base import Event as Event
+from agent.events_batch import BatchAccepted as BatchAccepted
+from agent.events_batch import BatchEnded as BatchEnded
+from agent.events_batch import BatchSent as BatchSent
 from agent.llm.types import ErrorKind, Reply
 from agent.plan import Plan
 from backends.types import Rejected
@@ -28,24 +32,6 @@ from profiling.types import (
 MethodClass = Literal["effective", "ineffective", "implementation_failed", "interaction", "unverified"]
 IterationStatus = Literal["accepted", "not-accepted", "failed", "stopped"]
 StopReason = Literal["iterations", "near-peak", "budget", "patience"]
-
-
-class Event(BaseModel):
-    """Base of all events.
-
-    Attributes:
-        seq: position in the log, from 0.
-        at: UTC time, ISO 8601.
-        elapsed_s: seconds the run had been working, pauses between sessions left out.
-        key: which occurrence; unique per type.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    seq: int = -1
-    at: str = ""
-    elapsed_s: float = 0.0
-    key: str
 
 
 class RunStarted(Event):
@@ -160,7 +146,10 @@ class Recalled(Event):
 
 
 class RequestSent(Event):
-    """The intent, on disk before the request leaves. `worst_usd` and `worst_tokens` bound what it may cost."""
+    """The intent, on disk before the request leaves. `worst_usd` and `worst_tokens` bound what it may cost.
+
+    `provider` and `model` are asked; `batch` is the key of the batch it goes out in, None for one sent by itself.
+    """
 
     type: Literal["request_sent"] = "request_sent"
     iteration: int
@@ -168,6 +157,9 @@ class RequestSent(Event):
     prompt_sha256: str
     worst_usd: float | None
     worst_tokens: int
+    provider: str = ""
+    model: str = ""
+    batch: str | None = None
 
 
 class ReplyReceived(Event):
@@ -361,6 +353,9 @@ AnyEvent = Annotated[
     | RequestSent
     | ReplyReceived
     | RequestFailed
+    | BatchSent
+    | BatchAccepted
+    | BatchEnded
     | PlanDecided
     | BranchWritten
     | Compared

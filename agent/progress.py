@@ -20,6 +20,7 @@ from rich.text import Text
 
 from agent import events as ev
 from agent.events import AnyEvent
+from agent.events_batch import describe_batch
 from agent.report import fmt
 from agent.report.view import name_of
 from agent.state import BranchState, IterationState, State, StateFold
@@ -218,6 +219,8 @@ def describe(event: AnyEvent) -> str:
         return _describe_start(event)
     if isinstance(event, ev.RequestSent | ev.ReplyReceived | ev.RequestFailed | ev.Recalled | ev.PlanDecided):
         return _describe_asking(event)
+    if isinstance(event, ev.BatchSent | ev.BatchAccepted | ev.BatchEnded):
+        return fmt.one_line(describe_batch(event))
     return fmt.one_line(_describe_measuring(event))
 
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-from agent.config_llm import LLMSection, RoleSection
-from agent.llm.types import LLMSettings, Provider, Step
+from agent.config_llm import LLMSection, ModelSection, RoleSection
+from agent.llm.types import LLMSettings, Step
+
+P = TypeVar("P")
 
 _KEYS = ("api_key_env", "api_key_file", "api_key_command")
-_OF_A_PROVIDER = ("model", "base_url", *_KEYS, "answers", "temperature", "effort")
+_OF_A_PROVIDER = ("model", *ModelSection.model_fields)
 
 
 class Roles:
@@ -44,21 +46,21 @@ class Roles:
         return {"llm": self._base, **found} if any(self.of(s) is self._base for s in steps) else found
 
 
-class Providers:
-    """A provider for each step, made with the first question, so that a dry run needs neither key nor SDK.
+class Providers(Generic[P]):
+    """A provider (or its batch API) for each step, made with the first question: a dry run needs neither key nor SDK.
 
     Args:
         roles: who answers what.
         make: makes the provider of some settings; it is asked once for each.
     """
 
-    def __init__(self, roles: Roles, make: Callable[[LLMSettings], Provider]) -> None:
+    def __init__(self, roles: Roles, make: Callable[[LLMSettings], P]) -> None:
         self._roles = roles
         self._make = make
-        self._made: dict[LLMSettings, Provider] = {}
+        self._made: dict[LLMSettings, P] = {}
         self._lock = threading.Lock()
 
-    def __call__(self, step: Step) -> Provider:
+    def __call__(self, step: Step) -> P:
         """The provider that answers a step. Raises what making it raises."""
         settings = self._roles.of(step)
         with self._lock:
@@ -69,23 +71,8 @@ class Providers:
 
 def llm_settings(section: LLMSection) -> LLMSettings:
     """The section's own settings as providers take them."""
-    return LLMSettings(
-        provider=section.provider,
-        model=section.model,
-        base_url=section.base_url,
-        api_key_env=section.api_key_env,
-        api_key_file=_text(section.api_key_file),
-        api_key_command=section.api_key_command,
-        answers=_text(section.answers),
-        record=_text(section.record),
-        max_output_tokens=section.max_output_tokens,
-        timeout_s=section.timeout_s,
-        max_attempts=section.max_attempts,
-        max_retry_s=section.max_retry_s,
-        temperature=section.temperature,
-        effort=section.effort,
-        prices=_text(section.prices),
-    )
+    names = [key.name for key in fields(LLMSettings)]
+    return LLMSettings(**{name: _plain(getattr(section, name)) for name in names})
 
 
 def _over(base: LLMSettings, role: RoleSection) -> LLMSettings:
@@ -97,8 +84,7 @@ def _over(base: LLMSettings, role: RoleSection) -> LLMSettings:
         none: dict[str, Any] = dict.fromkeys(_KEYS)
         base = replace(base, **none)  # a key is for one server, and one is enough
     given: dict[str, Any] = {name: value for name, value in role if value is not None and name != "provider"}
-    given.update({name: str(value) for name, value in given.items() if isinstance(value, Path)})
-    return replace(base, **given)
+    return replace(base, **{name: _plain(value) for name, value in given.items()})
 
 
 def _number(branch: str | None) -> int:
@@ -106,5 +92,5 @@ def _number(branch: str | None) -> int:
     return int(branch[1:]) if branch and branch[1:].isdigit() else 0
 
 
-def _text(path: Path | None) -> str | None:
-    return None if path is None else str(path)
+def _plain(value: Any) -> Any:
+    return str(value) if isinstance(value, Path) else value

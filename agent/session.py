@@ -13,9 +13,11 @@ from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
+from typing import TypeVar
 
 from agent.artefacts import write_json, write_text
 from agent.asking import Asker
+from agent.batching import Batching
 from agent.budget import Budget
 from agent.config import Config, dump_config, load_config
 from agent.errors import (
@@ -40,13 +42,14 @@ from agent.faults import as_exit_codes
 from agent.hidden_shapes import draw_shapes, with_hidden
 from agent.journal import Journal, read_events
 from agent.llm.prices import load_prices, price_for
-from agent.llm.registry import check_key, check_settings, make_provider
-from agent.llm.types import LLMSettings, Provider
+from agent.llm.registry import PROVIDERS, check_key, check_settings, make_batches, make_provider
+from agent.llm.types import LLMSettings
 from agent.loop import optimise
 from agent.machine import Machine, find_machine, look_at
 from agent.paths import cache_folder, new_run_folder, remove_run_folder
 from agent.progress import Progress
 from agent.report.build import write_reports
+from agent.role_checks import check_roles
 from agent.roles import Providers, Roles
 from agent.run import Run
 from agent.state import State, StateFold, fold, write_state
@@ -60,6 +63,8 @@ from profiling.device import cpu_facts
 from profiling.environment import to_markdown
 from profiling.harness.harness import Harness
 from prompts.catalogue import load_catalogue
+
+_T = TypeVar("_T")
 
 _PR_SET_DUMPABLE = 4
 _PAUSES: dict[type[RoofclimbError], str] = {Interrupted: "interrupted", WaitingForAnswer: "waiting"}
@@ -145,6 +150,8 @@ def open_run(folder: Path, journal: Journal, progress: Progress, stopped: thread
         if lab is not None:
             _log_session(folder, journal, task, machine, lab, cache)
         budget = Budget(config.budget)
+        assert config.llm is not None
+        roles = Roles(config.llm)
         run = Run(
             task=task,
             folder=folder,
@@ -155,7 +162,21 @@ def open_run(folder: Path, journal: Journal, progress: Progress, stopped: thread
             catalogue=load_catalogue(),
             store=store,
             scope=_scope(config, task, machine),
-            asker=Asker(_providers(config), journal, budget, stopped.is_set),
+            asker=Asker(
+                Providers(roles, _usable(make_provider)),
+                roles.of,
+                journal,
+                budget,
+                stopped.is_set,
+                Batching(
+                    Providers(roles, _usable(make_batches)),
+                    roles.of,
+                    journal,
+                    budget,
+                    60 * config.llm.batch_deadline_minutes,
+                    stopped.is_set,
+                ),
+            ),
             budget=budget,
             progress=progress,
             versions={"roofclimb": version("roofclimb"), **task.backend.toolchain()},
@@ -240,26 +261,27 @@ def stop_on_signals(stopped: threading.Event) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _providers(config: Config) -> Providers:
-    assert config.llm is not None
-    return Providers(Roles(config.llm), _make_provider)
+def _usable(make: Callable[[LLMSettings], _T]) -> Callable[[LLMSettings], _T]:
+    """What makes a provider, its complaints as config errors."""
 
+    def made(settings: LLMSettings) -> _T:
+        try:
+            return make(settings)
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
 
-def _make_provider(settings: LLMSettings) -> Provider:
-    try:
-        return make_provider(settings)
-    except ValueError as error:
-        raise ConfigError(str(error)) from None
+    return made
 
 
 def check_llm(config: Config, *, asks: bool = True) -> None:
     """Refuse a model section that cannot work, before anything is measured. A run that asks nothing needs no key."""
     if config.llm is None:
-        raise ConfigError(
-            "llm: is required for a run; name a provider (anthropic, openai, openai-compatible, replay, file)"
-        )
+        raise ConfigError(f"llm: is required for a run; name a provider ({', '.join(PROVIDERS)})")
     for where, settings in Roles(config.llm).in_use().items():
         _check_settings(where, settings, config, asks=asks)
+    problem = check_roles(config, config.llm)
+    if problem is not None:
+        raise ConfigError(problem)
 
 
 def _check_settings(where: str, settings: LLMSettings, config: Config, *, asks: bool) -> None:

@@ -11,7 +11,9 @@ from pydantic import BaseModel, ConfigDict
 from agent import events as ev
 from agent.artefacts import write_text
 from agent.events import AnyEvent, Attribution
+from agent.events_batch import BatchEnded
 from agent.llm.types import Usage
+from agent.model_costs import ModelCosts, ModelState, branch_of
 from backends.types import Rejected
 
 RunStatus = Literal["running", "finished", "interrupted", "waiting", "failed"]
@@ -23,11 +25,16 @@ class _Part(BaseModel):
 
 
 class BranchState(_Part):
-    """One branch of one iteration, repairs folded in. `gap`: its time over the champion's, less 1."""
+    """One branch of one iteration, repairs folded in. `gap`: its time over the champion's, less 1.
+
+    `usd`: what asking for it cost, repairs included; None: not known.
+    """
 
     iteration: int
     name: str
     model: str
+    provider: str = ""
+    usd: float | None = None
     status: BranchStatus
     median_ms: float | None = None
     reason: str | None = None
@@ -120,6 +127,7 @@ class State(_Part):
     frontier: tuple[FrontierEntry, ...] = ()
     lessons: tuple[str, ...] = ()
     cost: Cost = Cost()
+    models: tuple[ModelState, ...] = ()
     elapsed_s: float = 0.0
     notes: tuple[str, ...] = ()
 
@@ -143,6 +151,8 @@ class StateFold:
     def __init__(self) -> None:
         self.state = State()
         self._open: dict[str, ev.RequestSent] = {}
+        self._costs = ModelCosts()
+        self._asked: dict[tuple[int, str], ev.RequestSent] = {}
         self._suffix = ""
         self._device = ""
         self._ended: set[int] = set()
@@ -154,7 +164,8 @@ class StateFold:
         handler = getattr(self, f"_on_{event.type}", None)
         if handler is not None:
             handler(event)
-        self._set(elapsed_s=event.elapsed_s)
+        accepted = [line.iteration for line in self.state.iterations if line.status == "accepted"]
+        self._set(elapsed_s=event.elapsed_s, models=self._costs.rows(self.state.branches, accepted))
 
     def _set(self, **changes: object) -> None:
         self.state = self.state.model_copy(update=changes)
@@ -168,7 +179,8 @@ class StateFold:
         if self._device not in ("", event.device_id):
             self._forget_unended()
         self._device = event.device_id
-        for key in list(self._open):
+        # A batch goes on while no session runs; anything else that was in flight is lost.
+        for key in [key for key, sent in self._open.items() if sent.batch is None]:
             self._charge(self._open.pop(key), None)
 
     def _on_task_checked(self, event: ev.TaskChecked) -> None:
@@ -206,7 +218,14 @@ class StateFold:
 
     def _on_branch_written(self, event: ev.BranchWritten) -> None:
         known = self._find_branch(event.iteration, event.branch)
-        changes: dict[str, object] = {"status": "written", "reason": None, "model": event.model}
+        sent = self._asked.get((event.iteration, event.branch))
+        model = event.model or (sent.model if sent else "")
+        changes: dict[str, object] = {"status": "written", "reason": None, "model": model}
+        self._costs.written((event.iteration, event.branch), sent, model)
+        changes |= {
+            "provider": sent.provider if sent else "",
+            "usd": self._costs.branch_usd((event.iteration, event.branch)),
+        }
         if event.rejected is not None:
             changes.update(status="rejected", reason=f"{event.rejected.stage}: {event.rejected.reason}")
         if known is not None and "/repair" in event.key:
@@ -316,6 +335,9 @@ class StateFold:
         if event.key in self._open:
             self._charge(self._open[event.key], None)
         self._open[event.key] = event
+        branch = branch_of(event)
+        if branch is not None:
+            self._asked[branch] = event
 
     def _on_reply_received(self, event: ev.ReplyReceived) -> None:
         sent = self._open.pop(event.key, None)
@@ -325,15 +347,21 @@ class StateFold:
     def _on_request_failed(self, event: ev.RequestFailed) -> None:
         sent = self._open.pop(event.step, None)
         if sent is not None and event.usd is not None:
-            self._add_cost(sent.purpose, Usage(), event.usd)
+            self._add_cost(sent, Usage(), event.usd)
+
+    def _on_batch_ended(self, event: BatchEnded) -> None:
+        for key in [key for key, sent in self._open.items() if sent.batch == event.key]:
+            self._charge(self._open.pop(key), None)
 
     def _charge(self, sent: ev.RequestSent, received: ev.ReplyReceived | None) -> None:
         """A reply at its cost; a request lost in flight at the most it can have cost."""
         usage = received.reply.usage if received else Usage(output=sent.worst_tokens)
-        self._add_cost(sent.purpose, usage, received.reply.usd if received else sent.worst_usd)
+        usd = received.reply.usd if received else sent.worst_usd
+        self._add_cost(sent, usage, usd, received.reply.model if received else "")
 
-    def _add_cost(self, purpose: str, usage: Usage, usd: float | None) -> None:
-        cost = self.state.cost
+    def _add_cost(self, sent: ev.RequestSent, usage: Usage, usd: float | None, model: str = "") -> None:
+        self._costs.charge(sent, usd, model)
+        cost, purpose = self.state.cost, sent.purpose
         tokens = {kind: cost.tokens[kind] + (getattr(usage, kind) or 0) for kind in cost.tokens}
         by_purpose = dict(cost.by_purpose)
         by_purpose[purpose] = by_purpose.get(purpose, 0.0) + (usd or 0.0)

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import anthropic
 import httpx2
-from anthropic.types import RawMessageStreamEvent, TextBlockParam
+from anthropic.types import Message, RawMessageStreamEvent, TextBlockParam
 from pydantic import SecretStr
 
 from agent.llm.prices import Price
@@ -47,12 +47,18 @@ class AnthropicProvider(RemoteProvider):
         policy: RetryPolicy,
     ) -> None:
         super().__init__(settings, key, base_url, price, policy)
-        self._client = anthropic.Anthropic(
-            api_key=key.get_secret_value() if key else None,
-            base_url=base_url,
+        self._client = self._connect()
+
+    def _connect(self) -> anthropic.Anthropic | anthropic.AnthropicBedrock | anthropic.AnthropicVertex:
+        return anthropic.Anthropic(
+            api_key=self._key.get_secret_value() if self._key else None,
+            base_url=self._base_url,
             max_retries=0,
-            timeout=anthropic.Timeout(settings.timeout_s, connect=min(30.0, settings.timeout_s)),
+            timeout=self._timeout(),
         )
+
+    def _timeout(self) -> anthropic.Timeout:
+        return anthropic.Timeout(self._settings.timeout_s, connect=min(30.0, self._settings.timeout_s))
 
     def _optional(self, request: Request) -> frozenset[str]:
         given = {
@@ -109,6 +115,25 @@ class AnthropicProvider(RemoteProvider):
         model = collected.model or self._settings.model
         return Reply(collected.text, model, usage, usd=None, stop=stop, request_id=request_id)
 
+    def _body(self, request: Request, optional: frozenset[str]) -> dict[str, object]:
+        """The body of a request of a batch."""
+        return {
+            "model": self._settings.model,
+            "max_tokens": request.max_output_tokens,
+            "system": _cached(request.system),
+            "messages": [{"role": "user", "content": _user_blocks(request)}],
+            **self._extra_body(request, optional),
+        }
+
+    def _reply_of(self, message: Message) -> Reply:
+        """The reply in a message that came whole."""
+        collected = _Collected()
+        collected.take(message)
+        return self._reply(collected, None)
+
+    def _failure_of(self, error: Exception) -> Failure:
+        return _failure(error)
+
 
 class _Collected:
     """The visible text, usage and stop reason of a stream. Thinking and tool blocks are read and left out."""
@@ -124,6 +149,15 @@ class _Collected:
     @property
     def text(self) -> str:
         return "".join(piece for _, pieces in sorted(self._blocks.items()) for piece in pieces)
+
+    def take(self, message: Message) -> None:
+        """A message that came whole."""
+        self.message_id, self.model, self.stop_reason = message.id, message.model, message.stop_reason
+        self.complete = self.stop_reason is not None
+        self._count(message.usage)
+        for index, block in enumerate(message.content or []):
+            if block.type == "text":
+                self._blocks[index] = [block.text]
 
     def add(self, event: RawMessageStreamEvent) -> None:
         if event.type == "message_start":

@@ -48,12 +48,18 @@ class _OpenAI(RemoteProvider):
         policy: RetryPolicy,
     ) -> None:
         super().__init__(settings, key, base_url, price, policy)
-        self._client = openai.OpenAI(
-            api_key=key.get_secret_value() if key else _NO_KEY,
-            base_url=base_url,
+        self._client = self._connect()
+
+    def _connect(self) -> openai.OpenAI:
+        return openai.OpenAI(
+            api_key=self._key.get_secret_value() if self._key else _NO_KEY,
+            base_url=self._base_url,
             max_retries=0,
-            timeout=openai.Timeout(settings.timeout_s, connect=min(30.0, settings.timeout_s)),
+            timeout=self._timeout(),
         )
+
+    def _timeout(self) -> openai.Timeout:
+        return openai.Timeout(self._settings.timeout_s, connect=min(30.0, self._settings.timeout_s))
 
     def _optional(self, request: Request) -> frozenset[str]:
         given = {
@@ -71,6 +77,9 @@ class _OpenAI(RemoteProvider):
         except (openai.OpenAIError, httpx2.HTTPError, ValueError) as error:
             failure = _failure(error)
         raise Failed(failure)
+
+    def _failure_of(self, error: Exception) -> Failure:
+        return _failure(error)
 
     @abstractmethod
     def _stream(self, request: Request, optional: frozenset[str]) -> Reply:
@@ -167,6 +176,23 @@ class OpenAIProvider(_OpenAI):
         if "schema" in optional and request.schema is not None:
             body["text"] = {"format": {"type": "json_schema", **_named_schema(request.schema)}}
         return body
+
+    def _body(self, request: Request, optional: frozenset[str]) -> dict[str, object]:
+        """The body of a request of a batch."""
+        return {
+            "model": self._settings.model,
+            "instructions": request.system,
+            "input": request.user,
+            "max_output_tokens": request.max_output_tokens,
+            "store": False,
+            **self._extra_body(request, optional),
+        }
+
+    def _reply_of(self, response: Response, request_id: str | None) -> Reply:
+        """The reply in a response that came whole."""
+        collected = _Responses()
+        collected.response = response
+        return self._reply(collected, request_id)
 
     def _reply(self, collected: _Responses, request_id: str | None) -> Reply:
         response = collected.response

@@ -7,9 +7,10 @@ import fnmatch
 import math
 import re
 from pathlib import Path
+from typing import Annotated
 
 import yaml
-from pydantic import BaseModel, ConfigDict, NonNegativeFloat, PositiveInt, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveInt, ValidationError
 
 from agent.llm.types import Request, Usage
 
@@ -45,11 +46,18 @@ FREE = Price(input=0.0, output=0.0)
 
 
 class ProviderPrices(BaseModel):
-    """The prices of one provider and where they were read."""
+    """The prices of one provider and where they were read.
+
+    Attributes:
+        source: page that they were read from.
+        batch: share of every price that its batch API takes (0.5: half); None: not known, or it has none.
+        models: prices by name.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     source: str
+    batch: Annotated[float, Field(gt=0, le=1)] | None = None
     models: dict[str, Price]
 
 
@@ -82,10 +90,16 @@ def load_prices(path: str | None = None) -> PriceTable:
         raise ValueError(f"price table {file} cannot be read: {' '.join(str(error).split())}") from None
 
 
-def price_for(provider: str, model: str, table: PriceTable) -> Price | None:
+def price_for(provider: str, model: str, table: PriceTable, *, batch: bool = False) -> Price | None:
     """The price of a model, None when the table does not know it. `replay` and `file` are free.
 
     A name in the table matches the model itself and its dated versions; a `*` matches anything; the longest name wins.
+
+    Args:
+        provider: registered name.
+        model: model id.
+        table: the prices.
+        batch: the price in the provider's batch API instead.
     """
     if provider in FREE_PROVIDERS:
         return FREE
@@ -93,7 +107,15 @@ def price_for(provider: str, model: str, table: PriceTable) -> Price | None:
     if known is None:
         return None
     matching = [name for name in known.models if _matches(name, model)]
-    return known.models[max(matching, key=len)] if matching else None
+    price = known.models[max(matching, key=len)] if matching else None
+    if not batch or price is None:
+        return price
+    return None if known.batch is None else _times(price, known.batch)
+
+
+def _times(price: Price, share: float) -> Price:
+    rates = {name: rate * share for name, rate in price if rate is not None and name != "up_to"}
+    return price.model_copy(update=rates)
 
 
 def _matches(name: str, model: str) -> bool:

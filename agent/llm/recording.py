@@ -159,7 +159,10 @@ class RecordingProvider:
 
     def complete(self, request: Request) -> Reply:
         """Ask the inner provider and record the exchange; the reply's note says when that failed. Raises LLMError."""
-        reply = self._inner.complete(request)
+        return self.record(request, self._inner.complete(request))
+
+    def record(self, request: Request, reply: Reply) -> Reply:
+        """Record a reply that came another way (in a batch); its note says when that failed."""
         played = self.recorded(request.step)
         with self._lock:
             context = self._contexts.pop(request.step.name, {})

@@ -11,10 +11,12 @@ import time
 import urllib.request
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from tenacity.wait import wait_base
 
+from agent.llm.batches import Batches
+from agent.llm.clouds import check_cloud, in_cloud
 from agent.llm.keys import KeyProblem, read_key
 from agent.llm.prices import load_prices, price_for
 from agent.llm.recording import RecordingProvider
@@ -25,14 +27,28 @@ PROVIDERS: Final[Mapping[str, str]] = {
     "anthropic": "agent.llm.anthropic_provider:AnthropicProvider",
     "openai": "agent.llm.openai_provider:OpenAIProvider",
     "openai-compatible": "agent.llm.openai_provider:OpenAICompatibleProvider",
+    "bedrock": "agent.llm.bedrock_provider:BedrockProvider",
+    "vertex": "agent.llm.vertex_provider:VertexProvider",
+    "azure": "agent.llm.azure_provider:AzureProvider",
     "replay": "agent.llm.replay:ReplayProvider",
     "file": "agent.llm.file:FileProvider",
 }
+BATCHES: Final[Mapping[str, str]] = {
+    "anthropic": "agent.llm.anthropic_batches:AnthropicBatches",
+    "openai": "agent.llm.openai_batches:OpenAIBatches",
+}
+"""Batch APIs, by the provider whose they are."""
 LOCAL: Final = frozenset({"replay", "file"})
 """Providers with no network, no key and no price."""
 
 _USERINFO = re.compile(r"//[^/@]*@")
-_BASE_URL_ENV = {"anthropic": "ANTHROPIC_BASE_URL", "openai": "OPENAI_BASE_URL"}
+_BASE_URL_ENV = {
+    "anthropic": "ANTHROPIC_BASE_URL",
+    "openai": "OPENAI_BASE_URL",
+    "bedrock": "ANTHROPIC_BEDROCK_BASE_URL",
+    "vertex": "ANTHROPIC_VERTEX_BASE_URL",
+    "azure": "AZURE_OPENAI_ENDPOINT",
+}
 
 
 def make_provider(
@@ -56,15 +72,45 @@ def make_provider(
     problem = check_settings(settings, environ)
     if problem:
         raise ValueError(problem)
-    module, _, name = PROVIDERS[settings.provider].partition(":")
-    factory: Callable[..., Provider] = getattr(importlib.import_module(module), name)
+    settings = in_cloud(settings, environ)
     if settings.provider in LOCAL:
-        provider = factory(settings)
+        provider: Provider = _named(PROVIDERS[settings.provider])(settings)
     else:
         policy = RetryPolicy(settings.max_attempts, settings.max_retry_s, wait, sleep)
         price = price_for(settings.provider, settings.model, load_prices(settings.prices))
-        provider = factory(settings, read_key(settings, environ), _base_url(settings, environ), price, policy)
+        arguments = (settings, read_key(settings, environ), _base_url(settings, environ), price, policy)
+        provider = _named(PROVIDERS[settings.provider])(*arguments)
     return RecordingProvider(provider, Path(settings.record)) if settings.record else provider
+
+
+def make_batches(
+    settings: LLMSettings,
+    *,
+    environ: Mapping[str, str] = os.environ,
+    wait: wait_base = BACK_OFF,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Batches | None:
+    """The batch API of the settings' model; None where `llm.mode` does not ask for it or the provider has none.
+
+    Args and Raises as `make_provider`.
+    """
+    if settings.mode != "batch" or settings.provider not in BATCHES:
+        return None
+    problem = check_settings(settings, environ)
+    if problem:
+        raise ValueError(problem)
+    policy = RetryPolicy(settings.max_attempts, settings.max_retry_s, wait, sleep)
+    price = price_for(settings.provider, settings.model, load_prices(settings.prices), batch=True)
+    arguments = (settings, read_key(settings, environ), _base_url(settings, environ), price, policy)
+    batches: Batches = _named(BATCHES[settings.provider])(*arguments)
+    return batches
+
+
+def _named(place: str) -> Callable[..., Any]:
+    """The class at `module:name`."""
+    module, _, name = place.partition(":")
+    found: Callable[..., Any] = getattr(importlib.import_module(module), name)
+    return found
 
 
 def check_settings(settings: LLMSettings, environ: Mapping[str, str] = os.environ) -> str | None:
@@ -81,8 +127,13 @@ def check_settings(settings: LLMSettings, environ: Mapping[str, str] = os.enviro
         return _check_answers(settings)
     if not settings.model:
         return f"llm.model is missing: provider {name} needs the id of a model"
+    settings = in_cloud(settings, environ)
     return (
-        _check_base_url(settings, environ) or _check_proxy() or check_key(settings, environ) or _check_prices(settings)
+        check_cloud(settings)
+        or _check_base_url(settings, environ)
+        or _check_proxy()
+        or check_key(settings, environ)
+        or _check_prices(settings)
     )
 
 
@@ -126,7 +177,7 @@ def check_key(settings: LLMSettings, environ: Mapping[str, str] = os.environ) ->
     if settings.provider in LOCAL:
         return None
     try:
-        read_key(settings, environ)
+        read_key(in_cloud(settings, environ), environ)
     except KeyProblem as problem:
         return f"provider {settings.provider}: {problem}"
     return None

@@ -17,6 +17,7 @@ from typing import ClassVar
 
 from pydantic import BaseModel, SecretStr
 
+from agent.llm.clouds import CLOUDS
 from agent.llm.keys import key_source
 from agent.llm.prices import Price, cost_usd, estimate_tokens, worst_case_usd
 from agent.llm.retry import RETRYABLE_STATUS, RetryPolicy, Transient, retry_after_s, with_retries
@@ -26,7 +27,10 @@ _NO_CREDIT = re.compile(
     r"insufficient_quota|billing_error|billing_hard_limit|billing_not_active|credit balance is too low"
 )
 _REFUSED = re.compile(r"^(content_filter|content_policy_violation|bio_policy|misalignment_policy_violation)$")
-_BUSY = re.compile(r"^(overloaded|api_error|rate_limit|timeout|server_error|internal|slow_down|engine_overloaded)")
+_BUSY = re.compile(
+    r"^(overloaded|api_error|rate_limit|timeout|server_error|internal|slow_down|engine_overloaded|throttling|service_?unavailable|model_?(stream|timeout|not_?ready))",
+    re.I,
+)
 _TOO_LONG = re.compile(r"context.(length|window|limit)|prompt is too long|too many tokens", re.I)
 _UNSUPPORTED = re.compile(r"unsupported|not supported|unrecognized|unknown|instead|not permitted|unexpected", re.I)
 _MAX_MESSAGE = 300
@@ -96,7 +100,10 @@ class RemoteProvider(ABC):
 
     def complete(self, request: Request) -> Reply:
         """Answer one request. Raises LLMError."""
-        reply = with_retries(lambda: self._attempt(request), self._policy)
+        return self._finished(with_retries(lambda: self._attempt(request), self._policy), request)
+
+    def _finished(self, reply: Reply, request: Request) -> Reply:
+        """The reply with its cost; a text that no file could hold is mended, and an empty one says why."""
         text = reply.text.encode("utf-8", "replace").decode("utf-8")
         notes = [reply.note] if reply.note else []
         if not text.strip():
@@ -181,6 +188,8 @@ class RemoteProvider(ABC):
 
     def _key_advice(self) -> str:
         source = key_source(self._settings)
+        if source is None and self.name in CLOUDS:
+            return f"Check {CLOUDS[self.name].signs_in_by}, and that they may use the model"
         if source is None:
             return "The server wants a key: name it with llm.api_key_env, llm.api_key_file or llm.api_key_command"
         return f"Check the key in {source}"

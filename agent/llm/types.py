@@ -10,6 +10,7 @@ Purpose = Literal["plan", "branch", "repair", "ablate"]
 ErrorKind = Literal[
     "auth", "bad-request", "refusal", "exhausted", "unavailable", "no-recording", "no-budget", "waiting"
 ]
+Mode = Literal["direct", "batch"]
 StopReason = Literal["end", "truncated", "refusal", "other"]
 
 
@@ -127,6 +128,10 @@ class LLMSettings:
         max_attempts, max_retry_s: bounds of the one retry loop.
         temperature, effort: passed only when set.
         prices: price table file; None takes the shipped one.
+        mode: `batch` sends the branches of an iteration through the provider's batch API, where it has one.
+        region: of a cloud (bedrock, vertex).
+        project: of Google Cloud (vertex).
+        api_version: of the API (azure).
     """
 
     provider: str
@@ -144,6 +149,10 @@ class LLMSettings:
     temperature: float | None = None
     effort: str | None = None
     prices: str | None = None
+    mode: Mode = "direct"
+    region: str | None = None
+    project: str | None = None
+    api_version: str | None = None
 
 
 class Provider(Protocol):

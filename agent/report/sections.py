@@ -28,7 +28,7 @@ from agent.report.waterfall import Step, waterfalls
 from agent.state import State
 from profiling.types import AXES, MethodPresence, Profile
 
-_MODEL_COLUMNS = ("model", "replies", "cost", "branches", "right", "accepted")
+_MODEL_COLUMNS = ("model", "calls", "cost", "branches", "right", "accepted")
 _STAGE_COLUMNS = ("stage", "replies", "input", "from the cache", "output", "cost")
 _BYTES_COLUMNS = ("kernel", "time", "memory traffic", "least bytes over time", "of the measured bandwidth")
 _PATH_COLUMNS = ("kernel", "time", "memory traffic", "operations per byte", "rate", "of the roof above it")
@@ -120,12 +120,13 @@ def _branches(state: State) -> Section:
             gap(b),
             str(b.repairs),
             b.reason or fmt.MISSING,
-            b.model or fmt.MISSING,
+            " ".join(filter(None, (b.provider, b.model))) or fmt.MISSING,
+            fmt.dollars(b.usd),
         )
         for b in state.branches
     )
-    columns = ("iteration", "branch", "status", "time", "over baseline", "gap", "repairs", "reason", "model")
-    numeric = frozenset(("iteration", "time", "over baseline", "gap", "repairs"))
+    columns = ("iteration", "branch", "status", "time", "over baseline", "gap", "repairs", "reason", "model", "cost")
+    numeric = frozenset(("iteration", "time", "over baseline", "gap", "repairs", "cost"))
     return Section("branches", "Branches", tables=(Table(columns, rows, numeric),))
 
 
@@ -270,12 +271,16 @@ def _memory(state: State, events: Sequence[AnyEvent]) -> Section:
     return Section("memory", "Memory", lines=lines, tables=(used, learned))
 
 
-def _branches_of(model: str, state: State) -> tuple[str, str, str]:
-    """How many branches a model made, how many were right, and how many became the best kernel."""
-    own = [b for b in state.branches if b.model == model]
-    accepted = {i.iteration for i in state.iterations if i.status == "accepted"}
-    won = sum(b.champion and b.iteration in accepted for b in own)
-    return str(len(own)), str(sum(b.status == "pass" for b in own)), str(won)
+def _batches(events: Sequence[AnyEvent]) -> tuple[str, ...]:
+    sent, ended = of_type(events, ev.BatchSent), of_type(events, ev.BatchEnded)
+    if not sent:
+        return ()
+    asked, answered = sum(len(e.steps) for e in sent), sum(e.answered for e in ended)
+    given_up = [f"{e.key} {e.outcome}{f': {e.reason}' if e.reason else ''}" for e in ended if e.outcome != "finished"]
+    many = (
+        f"{len(sent)} batch{'es' if len(sent) > 1 else ''} answered {answered} of {asked} branches at the batch price"
+    )
+    return ("; ".join([many, *given_up]) + ".",)
 
 
 def _stage(purpose: str, usd: float, state: State, events: Sequence[AnyEvent]) -> tuple[str, ...]:
@@ -292,17 +297,16 @@ def _stage(purpose: str, usd: float, state: State, events: Sequence[AnyEvent]) -
 def _cost(state: State, events: Sequence[AnyEvent]) -> Section:
     cost = state.cost
     stages = tuple(_stage(purpose, usd, state, events) for purpose, usd in cost.by_purpose.items())
-    models: dict[str, list[float | None]] = {}
-    for event in of_type(events, ev.ReplyReceived):
-        models.setdefault(event.reply.model, []).append(event.reply.usd)
     by_model = tuple(
         (
-            model,
-            str(len(prices)),
-            fmt.dollars(None if None in prices else sum(p or 0.0 for p in prices)),
-            *_branches_of(model, state),
+            " ".join(filter(None, (m.provider, m.model))),
+            str(m.calls),
+            fmt.dollars(m.usd),
+            str(m.branches),
+            str(m.right),
+            str(m.accepted),
         )
-        for model, prices in models.items()
+        for m in state.models
     )
     tokens = ", ".join(f"{kind.replace('_', ' ')} {fmt.count(amount)}" for kind, amount in cost.tokens.items())
     read = cost.tokens["input"] + cost.tokens["cache_read"] + cost.tokens["cache_write"]
@@ -311,7 +315,7 @@ def _cost(state: State, events: Sequence[AnyEvent]) -> Section:
     return Section(
         "cost",
         "Cost",
-        lines=(f"{fmt.dollars(cost.usd)} for {cost.calls} calls; tokens: {tokens}{cached}.",),
+        lines=(f"{fmt.dollars(cost.usd)} for {cost.calls} calls; tokens: {tokens}{cached}.", *_batches(events)),
         tables=(
             Table(_STAGE_COLUMNS, stages, frozenset(_STAGE_COLUMNS[1:])),
             Table(_MODEL_COLUMNS, by_model, frozenset(_MODEL_COLUMNS[1:])),

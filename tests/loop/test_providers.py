@@ -71,11 +71,11 @@ def test_roles_have_models_of_their_own_and_the_report_says_what_each_cost_and_w
     state = state_of(tmp_path)
     assert [b.model for b in state.branches] == ["gpt-5.1", "claude-haiku-4-5"]
     summary = (tmp_path / "runs/latest/summary.md").read_text(encoding="utf-8")
-    rows = [line.split("|") for line in summary.splitlines() if line.startswith(("| claude-", "| gpt-"))]
+    rows = [line.split("|") for line in summary.splitlines() if re.match(r"\| (anthropic|openai) ", line)]
     assert {row[1].strip(): (row[2].strip(), row[4].strip()) for row in rows} == {
-        "claude-sonnet-4-5": ("1", "0"),
-        "gpt-5.1": ("1", "1"),
-        "claude-haiku-4-5": ("1", "1"),
+        "anthropic claude-sonnet-4-5": ("1", "0"),
+        "openai gpt-5.1": ("1", "1"),
+        "anthropic claude-haiku-4-5": ("1", "1"),
     }
     assert sum(int(row[6]) for row in rows) == 1
 

@@ -224,7 +224,7 @@ def test_text_of_a_model_cannot_break_a_markdown_table() -> None:
     text = summary(event_log.whole_run())
     assert "\\<script\\>alert(1)\\</script\\> \\| \\*\\*bold\\*\\*  [31mred next line" in text
     rows = [line for line in text.splitlines() if line.startswith("| 1 | b0 |")]
-    assert len(re.findall(r"(?<!\\)\|", rows[0])) == 10
+    assert len(re.findall(r"(?<!\\)\|", rows[0])) == 11
 
 
 def test_page_is_well_formed_and_fetches_nothing() -> None:

@@ -97,3 +97,15 @@ def test_the_estimate_of_tokens_errs_on_the_high_side() -> None:
     assert estimate_tokens("abc") == 1
     assert estimate_tokens("abcd") == 2
     assert estimate_tokens("漢字") == 2
+
+
+def test_a_batch_takes_the_providers_share_of_every_rate(tmp_path: Path) -> None:
+    file = tmp_path / "prices.yaml"
+    model = "m: {input: 4, output: 20, cache_read: 0.4, up_to: 1000}"
+    text = "as_of: 2026-11-01\nproviders:\n  openai:\n    source: s\n{}    models: {{{}}}\n"
+    file.write_text(text.format("    batch: 0.25\n", model))
+    table = load_prices(str(file))
+    assert price_for("openai", "m", table, batch=True) == Price(input=1, output=5, cache_read=0.1, up_to=1000)
+    assert price_for("openai", "m", table) == Price(input=4, output=20, cache_read=0.4, up_to=1000)
+    file.write_text(text.format("", model))
+    assert price_for("openai", "m", load_prices(str(file)), batch=True) is None

@@ -51,13 +51,24 @@ def test_only_the_sdk_in_use_is_loaded(name: str, other: str) -> None:
 
 def test_every_registered_provider_can_be_made(tmp_path: Path) -> None:
     for name in PROVIDERS:
-        settings = LLMSettings(name, "m", base_url="http://localhost:1", answers=str(tmp_path), api_key_env="K")
+        settings = LLMSettings(
+            name,
+            "m",
+            base_url="http://localhost:1",
+            answers=str(tmp_path),
+            api_key_env="K",
+            region="r",
+            project="p",
+            api_version="v",
+        )
         assert make_provider(settings, environ={"K": "k"}).name == name
 
 
 def test_an_unknown_name_suggests_the_nearest() -> None:
     assert "did you mean anthropic?" in problem(LLMSettings("antropic"))
-    assert "there are anthropic, openai, openai-compatible, replay, file" in problem(LLMSettings("zzz"))
+    assert "there are anthropic, openai, openai-compatible, bedrock, vertex, azure, replay, file" in problem(
+        LLMSettings("zzz")
+    )
     with pytest.raises(ValueError, match="did you mean openai-compatible"):
         make_provider(LLMSettings("openai_compatible"))
 
