@@ -149,8 +149,8 @@ class DeviceSection(Section):
 
     Attributes:
         threads: cores, for C++ kernels.
-        gpus: which GPUs, by index as CUDA_VISIBLE_DEVICES lets them through, or by the beginning of a UUID; none is all.
-            The first is the run's own.
+        gpus: which GPUs, by index as CUDA_VISIBLE_DEVICES lets them through, or by the beginning of a UUID; none
+            stands for all. The first is the run's own.
         arch: what GPU kernels are built for; `auto` is the GPU's own.
     """
 

@@ -36,6 +36,7 @@ from agent.events import (
     SessionStarted,
     ShapesDrawn,
 )
+from agent.executors.choose import open_executor
 from agent.faults import as_exit_codes
 from agent.hidden_shapes import draw_shapes, with_hidden
 from agent.journal import Journal, read_events
@@ -145,6 +146,8 @@ def open_run(folder: Path, journal: Journal, progress: Progress, stopped: thread
         if lab is not None:
             _log_session(folder, journal, task, machine, lab, cache)
         budget = Budget(config.budget)
+        executor = open_executor(task, machine, lab, cache, stopped.is_set)
+        stack.callback(executor.close)
         run = Run(
             task=task,
             folder=folder,
@@ -156,6 +159,7 @@ def open_run(folder: Path, journal: Journal, progress: Progress, stopped: thread
             store=store,
             scope=_scope(config, task, machine),
             asker=Asker(_providers(config), journal, budget, stopped.is_set),
+            executor=executor,
             budget=budget,
             progress=progress,
             versions={"roofclimb": version("roofclimb"), **task.backend.toolchain()},
