@@ -61,6 +61,11 @@ def evaluate(order: bytes, fetch: Fetch) -> bytes:
     return reply.model_dump_json().encode()
 
 
+def give_back() -> None:
+    """End what this process has open."""
+    _STATIONS.close()
+
+
 def _other_version(order: bytes) -> Refused | None:
     """Before anything else of an order is read: another version may mean something else by it."""
     found = json.loads(order)

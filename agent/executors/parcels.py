@@ -33,15 +33,18 @@ class BadParcel(Exception):
     """A parcel that is not what it says it is, or is too large to send."""
 
 
-def pack(path: Path, admitted: Callable[[Path], bool] = lambda path: True) -> tuple[Parcel, dict[str, bytes]]:
+def pack(
+    path: Path, admitted: Callable[[Path], bool] = lambda path: True, most_bytes: int = MOST_BYTES
+) -> tuple[Parcel, dict[str, bytes]]:
     """A file or a folder as a parcel, and its contents by digest.
 
     Args:
         path: what to send. Links in a folder are followed where they lead to files.
         admitted: whether a file or folder in `path` goes along.
+        most_bytes: of all contents together.
 
     Raises:
-        BadParcel: it holds more than `MOST_BYTES`.
+        BadParcel: it holds more than that.
         OSError: it cannot be read.
     """
     contents: dict[str, bytes] = {}
@@ -49,8 +52,8 @@ def pack(path: Path, admitted: Callable[[Path], bool] = lambda path: True) -> tu
     total = 0
     for name, file in _files(path, admitted):
         total += file.stat().st_size
-        if total > MOST_BYTES:
-            raise BadParcel(f"{path}: holds more than {MOST_BYTES >> 20} MiB; name narrower folders")
+        if total > most_bytes:
+            raise BadParcel(f"{path}: holds more than {most_bytes >> 20} MiB to send; name narrower folders")
         data = file.read_bytes()
         files[name] = digest(data)
         contents[files[name]] = data
