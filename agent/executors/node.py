@@ -81,9 +81,7 @@ def _build(order: BuildOrder, fetch: Fetch) -> BuildReply | Refused:
     other = next((name for name in {**order.toolchain, **tools} if tools.get(name) != order.toolchain.get(name)), None)
     if other is not None:
         here, there = tools.get(other, "none"), order.toolchain.get(other, "none")
-        return Refused(
-            reason=f"{_host()}: {other} is {here}, and {there} for the run: install the same everywhere"
-        )
+        return Refused(reason=f"{_host()}: {other} is {here}, and {there} for the run: install the same everywhere")
     store = cache / "parcels"
     source = unpack(order.source, fetch, store)
     includes = tuple(unpack(parcel, fetch, store) for parcel in order.includes)

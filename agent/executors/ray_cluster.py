@@ -10,6 +10,7 @@ import logging
 import os
 import queue
 import signal
+import socket
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -29,6 +30,7 @@ from agent.executors.wire import REPLY, Bench, BuildReply, EvaluateReply, Refuse
 from backends.types import Built, Rejected
 
 _POLL_S = 1.0
+_ANSWER_S = 10.0
 _MOST_AT_ONCE = 64
 _UNSENDABLE = (BadParcel, OSError)
 
@@ -70,7 +72,7 @@ class RayExecutor:
         self.spare_cores = home.spare_cores
         self._tries = 1 + section.retries
         self._needs: dict[str, float] = {"GPU": 1.0} if on_gpu else {"CPU": float(threads), **_gpus(section.resources)}
-        self._ray = _connect(section.address)
+        self._ray = connect(section.address)
         from agent.executors import ray_node
 
         others = {name: amount for name, amount in section.resources.items() if name != "GPU"}
@@ -219,8 +221,12 @@ def _gpus(resources: Mapping[str, float]) -> dict[str, float]:
     return {name: amount for name, amount in resources.items() if name == "GPU"}
 
 
-def _connect(address: str) -> Any:
-    """Ray, connected; quiet, and without its reports home. Raises UnfitEnvironment."""
+def connect(address: str) -> Any:
+    """Ray, connected; quiet, and without its reports home.
+
+    Raises:
+        UnfitEnvironment: it is not installed, or there is no such cluster.
+    """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
         import ray
@@ -228,6 +234,7 @@ def _connect(address: str) -> Any:
         raise UnfitEnvironment(
             f"executor: ray needs Ray ({error}): pip install 'roofclimb[ray]', or set executor: local"
         ) from None
+    _reach(address)
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         ray.init(address=address, namespace="roofclimb", log_to_driver=False, logging_level=logging.ERROR)
@@ -240,6 +247,24 @@ def _connect(address: str) -> Any:
         for number, handler in handlers.items():
             signal.signal(number, handler)  # Ray takes SIGTERM for itself, and a run has to save first
     return ray
+
+
+def _reach(address: str) -> None:
+    """Ray waits for minutes where nobody answers. Raises UnfitEnvironment."""
+    host, _, port = address.rpartition(":")
+    if "://" in address:
+        raise UnfitEnvironment(
+            f"executor.address: {address} is for Ray's client; run on a machine that is part of the cluster "
+            "(`ray start --address=HOST:PORT --num-cpus=0` makes it one), and write HOST:PORT or auto"
+        )
+    if port.isdigit():
+        try:
+            socket.create_connection((host, int(port)), _ANSWER_S).close()
+        except OSError as error:
+            raise UnfitEnvironment(
+                f"executor.address: no Ray cluster answers at {address} ({error.strerror or error}): start one with "
+                "`ray start --head`, or set executor: local"
+            ) from None
 
 
 def _first_line(error: BaseException) -> str:

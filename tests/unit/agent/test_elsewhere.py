@@ -1,4 +1,4 @@
-"""Times of two devices side by side are the oldest way to fool oneself: what came from elsewhere is scaled, and said."""
+"""Times of two devices side by side fool everyone: what came from elsewhere is scaled, and said."""
 
 from __future__ import annotations
 

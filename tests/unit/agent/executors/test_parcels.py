@@ -1,4 +1,4 @@
-"""What a user loses when files sent by content go wrong: another kernel measured, or a file written where it must not."""
+"""What a user loses when files sent by content go wrong: another kernel measured, or a file written out of place."""
 
 from __future__ import annotations
 

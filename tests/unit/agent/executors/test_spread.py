@@ -21,14 +21,18 @@ BUILDS = [Built(Path(f"{n}.so"), str(n), (), "", 0.0, cached=False) for n in ran
 class Places:
     """An executor whose evaluations end when told, in threads of their own."""
 
-    spare_cores = ()
+    spare_cores: tuple[int, ...] = ()
 
     def __init__(self, places: int, *, together: bool) -> None:
-        self.places, self.together = places, together
+        self._places, self.together = places, together
         self.begun: list[tuple[str, ...]] = []
         self.most_at_once = self._going = 0
         self.failing: str | None = None
         self._lock = threading.Lock()
+
+    @property
+    def places(self) -> int:
+        return self._places
 
     def prepare(self, setting: Setting) -> None: ...
 
@@ -72,7 +76,7 @@ def test_each_kernel_is_evaluated_once_and_no_place_has_two(
     places: int, together: bool, begun: list[tuple[str, ...]]
 ) -> None:
     executor = Places(places, together=together)
-    found = {}
+    found: dict[int, str | None] = {}
     for indices, result in spread(executor, BUILDS, BASE, 1.0, lambda: None):
         found |= {i: e.reason for i, e in zip(indices, result.evaluations, strict=True)}
     assert found == {i: str(i) for i in range(5)}
@@ -88,10 +92,9 @@ def test_what_was_begun_when_a_signal_comes_is_given_and_nothing_more_is_begun()
         if next(asked) == 3:
             raise Interrupted("stopped by a signal")
 
-    given = []
+    given: list[int] = []
     with pytest.raises(Interrupted):
-        for indices, _ in spread(executor, BUILDS, BASE, 1.0, go_on):
-            given.extend(indices)
+        given.extend(i for indices, _ in spread(executor, BUILDS, BASE, 1.0, go_on) for i in indices)
     assert sorted(given) == [0, 1, 2]
     assert len(executor.begun) == 3
 
@@ -99,10 +102,9 @@ def test_what_was_begun_when_a_signal_comes_is_given_and_nothing_more_is_begun()
 def test_a_fault_comes_up_after_what_was_measured_beside_it() -> None:
     executor = Places(2, together=True)
     executor.failing = "0"
-    given = []
+    given: list[int] = []
     with pytest.raises(HarnessFault):
-        for indices, _ in spread(executor, BUILDS, BASE, 1.0, lambda: None):
-            given.extend(indices)
+        given.extend(i for indices, _ in spread(executor, BUILDS, BASE, 1.0, lambda: None) for i in indices)
     assert sorted(given) == [1, 3]
 
 
