@@ -164,7 +164,8 @@ def _evaluations(config: Config, task: Task, machine: Machine, repeats: int, scr
             base = home.evaluate(baseline.artifact)
             if base.timing is None:
                 raise SystemExit(f"evaluations: the baseline cannot be timed: {base.reason}")
-            both.prepare(setting)
+            if both.places != 2:
+                raise SystemExit("evaluations: the second GPU is not ready; is somebody else on it?")
             _take_turns((alone, both), kernels, baseline, base.timing.median_ms, repeats)
         finally:
             alone.close()

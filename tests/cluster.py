@@ -37,6 +37,12 @@ class Cluster:
         """As a power cut would, by SIGKILL."""
         self._ray.remove_node(self._nodes[node], allow_graceful=False)
 
+    def kill_all(self) -> None:
+        """Every node that is left; the head stays."""
+        for node in self._nodes:
+            if node in self._ray.worker_nodes:
+                self._ray.remove_node(node, allow_graceful=False)
+
 
 @contextmanager
 def running(nodes: int) -> Iterator[Cluster]:

@@ -74,7 +74,7 @@ class Helper:
             self._station.time_of(setting.base.key, setting.base.artifact)
             self._ready.add(setting.base.key)
         except BaseException as error:
-            self.fault = str(error)
+            self._blame(error, setting.base)
             raise
 
     def _evaluate(self, task: EvaluateTask) -> Found:
@@ -83,9 +83,15 @@ class Helper:
             base_ms = self._station.time_of(task.base.key, task.base.artifact)
             found = self._station.evaluate([built.artifact for built in task.kernels])
         except BaseException as error:
-            self.fault = str(error)
+            self._blame(error, task.base)
             raise
         return Found(found, Elsewhere(device=self.name, base_ms=base_ms, scale=task.base_ms / base_ms))
+
+    def _blame(self, error: BaseException, base: Built) -> None:
+        """A best kernel that cannot be timed now may be so at the next iteration; anything else is for good."""
+        self._ready.discard(base.key)
+        if not isinstance(error, Unfit):
+            self.fault = str(error)
 
     def _end(self) -> None:
         if self._station is not None:

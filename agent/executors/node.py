@@ -6,6 +6,7 @@ Candidates are built and run behind the same walls as in a run: this process onl
 from __future__ import annotations
 
 import base64
+import functools
 import json
 import os
 import socket
@@ -172,8 +173,15 @@ def _harness(bench: Bench, machine: Machine, reference: Path) -> Harness:
 
 def _machine(bench: Bench) -> Machine:
     """What the cluster gave this process. Raises ToolchainError: no GPU, where one is needed."""
-    on_gpu = get_backend(bench.backend).device == "gpu"
-    return Machine(cpu_facts(), find_gpu(0) if on_gpu else None)
+    if get_backend(bench.backend).device == "cpu":
+        return Machine(cpu_facts(), None)
+    return _machine_with(os.environ.get("CUDA_VISIBLE_DEVICES", ""))
+
+
+@functools.cache
+def _machine_with(visible: str) -> Machine:
+    """Asked once: the driver takes seconds to say what it has. `visible` is what Ray lets this process see."""
+    return Machine(cpu_facts(), find_gpu(0))
 
 
 @contextmanager

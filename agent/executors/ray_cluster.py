@@ -235,6 +235,8 @@ def connect(address: str) -> Any:
             f"executor: ray needs Ray ({error}): pip install 'roofclimb[ray]', or set executor: local"
         ) from None
     _reach(address)
+    # Ray tells of lost nodes on standard output, which is the result's alone; there is no public switch for it.
+    ray._private.worker._worker_logs_enabled = False
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         ray.init(address=address, namespace="roofclimb", log_to_driver=False, logging_level=logging.ERROR)

@@ -1,6 +1,7 @@
-"""A process of its own that works on a Ray cluster: `python -m tests.loop.ray_work FOLDER ADDRESS`; one JSON line at the end.
+"""A process of its own that works on a Ray cluster and says in one JSON line what came of it.
 
-Its last evaluation is to be disturbed from outside: by then `FOLDER/evaluating` is there.
+`python -m tests.loop.ray_work FOLDER ADDRESS`. Its last evaluation is to be disturbed from outside: by then
+`FOLDER/evaluating` is there.
 """
 
 from __future__ import annotations
