@@ -13,8 +13,9 @@ from pydantic_core import ErrorDetails
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
+from agent.config_executor import Executor, ExecutorSection
 from agent.config_llm import PATHS, LLMSection, RoleSection
-from agent.config_values import Count, Dim, Gpu, NotNegative, Positive, Section, Whole
+from agent.config_values import Count, Dim, Gpus, NotNegative, Positive, Section, Whole
 from agent.errors import ConfigError
 
 _Placed = TypeVar("_Placed", bound=Section)
@@ -23,7 +24,7 @@ _Placed = TypeVar("_Placed", bound=Section)
 _FORMS: Mapping[str, str] = {
     "task.name": "write letters, digits, `_`, `.` and `-`, beginning with a letter or a digit",
     "task.dims": "write each dim with its size, such as {M: 512}",
-    "device.gpus": "a run measures on one GPU; write [0], or [GPU-…]",
+    "device.gpus": "write all, or a list such as [0, 1] or [GPU-…]",
     "device.arch": "write it as sm_90 or sm_90a, or leave it at auto",
 }
 _PATHS = {
@@ -148,12 +149,13 @@ class DeviceSection(Section):
 
     Attributes:
         threads: cores, for C++ kernels.
-        gpus: which GPU, by index as CUDA_VISIBLE_DEVICES lets them through, or by the beginning of its UUID.
+        gpus: which GPUs, by index as CUDA_VISIBLE_DEVICES lets them through, or by the beginning of a UUID; none
+            stands for all. The first is the run's own.
         arch: what GPU kernels are built for; `auto` is the GPU's own.
     """
 
     threads: Count = 1
-    gpus: Annotated[tuple[Gpu, ...], Field(min_length=1, max_length=1)] = (0,)
+    gpus: Gpus = ()
     arch: Annotated[str, Field(pattern=r"^(auto|sm_[0-9]{2,3}[af]?)$")] = "auto"
 
 
@@ -167,6 +169,7 @@ class Config(Section):
     measure: MeasureSection = MeasureSection()
     memory: MemorySection = MemorySection()
     device: DeviceSection = DeviceSection()
+    executor: Executor = ExecutorSection()
     output: Path = Path("runs")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 
 
 def _whole(value: object) -> object:
@@ -29,6 +29,14 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Count = Annotated[Whole, Field(ge=1)]
 Gpu = Annotated[int, Field(ge=0)] | Annotated[str, Field(pattern=r"^(GPU|MIG)-[0-9a-zA-Z-]+$")]
+
+
+def _all(value: object) -> object:
+    """`all` names none, which stands for all."""
+    return () if value == "all" else value
+
+
+Gpus = Annotated[tuple[Gpu, ...], BeforeValidator(_all), PlainSerializer(lambda gpus: list(gpus) or "all")]
 
 
 class Section(BaseModel):

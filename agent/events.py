@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
+from agent.elsewhere import Elsewhere
 from agent.event_base import Event as Event
 from agent.events_batch import BatchAccepted as BatchAccepted
 from agent.events_batch import BatchEnded as BatchEnded
@@ -110,7 +111,7 @@ class ExploitsPlayed(Event):
 class Evaluated(Event):
     """A kernel was built, verified and timed, or rejected on the way.
 
-    `key`: `baseline`, `iter1/b0`, `iter1/b0/repair1`.
+    `key`: `baseline`, `iter1/b0`, `iter1/b0/repair1`; `iter1/b0/home` is what was found elsewhere and found again here.
     """
 
     type: Literal["evaluated"] = "evaluated"
@@ -118,6 +119,16 @@ class Evaluated(Event):
     branch: str
     build_s: float | None
     outcome: Annotated[Evaluation | Rejected, Field(discriminator="kind")]
+    elsewhere: Elsewhere | None = None
+
+
+class TaskRetried(Event):
+    """A build or an evaluation was lost with the place where it ran, and done again. `key` counts them from 0."""
+
+    type: Literal["task_retried"] = "task_retried"
+    task: str
+    place: str
+    reason: str
 
 
 class Profiled(Event):
@@ -347,6 +358,7 @@ AnyEvent = Annotated[
     | AaMeasured
     | ExploitsPlayed
     | Evaluated
+    | TaskRetried
     | Profiled
     | RooflineRecorded
     | Recalled

@@ -16,6 +16,7 @@ from agent.stages.champion import decide
 from agent.stages.ended import check_patience, end_iteration, kernel_after
 from agent.stages.evidence import on_this_device, profile_baseline, profile_champion
 from agent.stages.finish import finish
+from agent.stages.home import confirm_at_home, prepare_places
 from agent.stages.learning import remember_attempt, remember_failure
 from agent.stages.planning import make_plan
 from agent.stages.trial import hold_trial
@@ -49,6 +50,7 @@ def iterate(run: Run, iteration: int, baseline: Kernel) -> None:
     run.checkpoint()
     base = run.best = on_this_device(run, run.best, baseline)
     measure_noise(run, iteration, base)
+    prepare_places(run, base, baseline)
     plan = make_plan(run, iteration, base)
     if plan is None:
         end_iteration(run, iteration, "failed", "no plan held to the rules")
@@ -64,7 +66,8 @@ def iterate(run: Run, iteration: int, baseline: Kernel) -> None:
     presence = check_machine_code(run, iteration, plan, base, champion)
     variants = build_ablations(run, iteration, plan, champion) if run.search.ablate else {}
     trial = hold_trial(run, iteration, base, champion, variants)
-    decision, comparison = decide(run, iteration, champion, trial.champion)
+    champion, comparison = confirm_at_home(run, iteration, champion, trial.champion)
+    decision, comparison = decide(run, iteration, champion, comparison)
     if decision.accepted:
         run.best = champion
         profile_champion(run, iteration, champion)

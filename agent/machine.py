@@ -67,7 +67,7 @@ def find_machine(config: Config, backend: Backend, warn: Callable[[str], None]) 
     """The machine that `backend`'s kernels run on here.
 
     Args:
-        config: `device.gpus` names the GPU, `device.arch` what kernels are built for.
+        config: the first of `device.gpus` is the GPU, `device.arch` what kernels are built for.
         backend: decides whether a GPU is needed.
         warn: told when `device.arch` is not the GPU's.
 
@@ -77,7 +77,7 @@ def find_machine(config: Config, backend: Backend, warn: Callable[[str], None]) 
     """
     cpu = cpu_facts()
     if backend.device == "gpu":
-        gpu = find_gpu(config.device.gpus[0])
+        gpu = find_gpu(config.device.gpus[0] if config.device.gpus else 0)
         warning = arch_warning(gpu, config.device.arch)
         if warning is not None:
             warn(warning)

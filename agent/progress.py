@@ -19,6 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from agent import events as ev
+from agent.elsewhere import comparable_ms
 from agent.events import AnyEvent
 from agent.events_batch import describe_batch
 from agent.report import fmt
@@ -271,6 +272,8 @@ def _describe_asking(
 def _describe_measuring(event: AnyEvent) -> str:
     if isinstance(event, ev.Evaluated):
         return f"{_kernel(event)} {_outcome(event)}"
+    if isinstance(event, ev.TaskRetried):
+        return fmt.one_line(f"{event.task} lost at {event.place} and tried again: {event.reason}")
     if isinstance(event, ev.BranchWritten):
         dropped = event.rejected
         return f"iter {event.iteration} {event.branch} rejected at {dropped.stage}: {dropped.reason}" if dropped else ""
@@ -330,8 +333,10 @@ def _outcome(event: ev.Evaluated) -> str:
     outcome = event.outcome
     if isinstance(outcome, Rejected):
         return f"rejected at {outcome.stage}: {outcome.reason}"
-    time_text = fmt.duration(outcome.timing.median_ms) if outcome.timing else ""
-    return " ".join(filter(None, (outcome.verdict, time_text, outcome.reason and f"({outcome.reason})")))
+    median_ms = comparable_ms(outcome, event.elsewhere)
+    where = "" if event.elsewhere is None else f"by what it took on {event.elsewhere.device}"
+    time_text = "" if median_ms is None else fmt.duration(median_ms)
+    return " ".join(filter(None, (outcome.verdict, time_text, where, outcome.reason and f"({outcome.reason})")))
 
 
 def _cropped(text: Text) -> Text:

@@ -25,17 +25,19 @@ from agent.events import (
     Noted,
     SessionStarted,
     TaskChecked,
+    TaskRetried,
 )
+from agent.executors.types import BuildTask, Executor
 from agent.journal import Journal
 from agent.machine import Machine
 from agent.machine_code import MachineCode
 from agent.paths import iteration_folder
 from agent.progress import Progress
-from agent.task import Task, build_candidate, build_candidates, tune
+from agent.task import Task, build_candidate, tune
 from backends.types import BuildSpec, Built, Rejected
 from memory.store import Store
 from memory.types import Scope
-from profiling.device import DeviceFacts, spare_cores
+from profiling.device import DeviceFacts
 from profiling.gpu_device import GpuFacts
 from profiling.harness.harness import Harness
 from profiling.types import Ceilings, Comparison, Tolerance, Work
@@ -55,6 +57,7 @@ class Kernel:
         built: its build.
         median_ms: its time.
         epoch: which device it was timed on, counted over the run.
+        at_home: whether that was the run's own device; elsewhere `median_ms` is scaled, and only ranks.
     """
 
     label: str
@@ -62,6 +65,7 @@ class Kernel:
     built: Built
     median_ms: float
     epoch: int
+    at_home: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +101,7 @@ class Run:
     store: Store
     scope: Scope
     asker: Asker
+    executor: Executor
     budget: Budget
     progress: Progress
     versions: Mapping[str, str]
@@ -108,7 +113,7 @@ class Run:
 
     def __post_init__(self) -> None:
         self.code = MachineCode(self.task.backend)
-        self._ahead = Ahead(self._build_ahead, spare_cores() if self.gpu is not None else ())
+        self._ahead = Ahead(self._build_ahead, self.executor.spare_cores if self.gpu is not None else ())
         opens_ahead = self.lab is not None and self.lab.opens_ahead
         self._workers = WorkersAhead(self.lab.prepare) if self.lab is not None and opens_ahead else None
 
@@ -268,8 +273,19 @@ class Run:
         found = [self._ahead.take(*source) for source in sources]
         self._ahead.drop()
         rest = [source for source, built in zip(sources, found, strict=True) if built is None]
-        others = iter(build_candidates(self.task, rest, self.cache, self.device.usable_cores))
-        return [self._tuned(next(others) if built is None else built) for built in found]
+        others = iter([self.executor.build(BuildTask(*source)) for source in rest])
+        builds = [next(others).result() if built is None else built for built in found]
+        self.log_troubles()
+        return [self._tuned(built) for built in builds]
+
+    def log_troubles(self) -> None:
+        """Log what was lost on the way and done again, and which places are out."""
+        for trouble in self.executor.troubles():
+            if trouble.task is None:
+                self.note(f"out/{trouble.place}", f"{trouble.place} is left out: {trouble.reason}")
+                continue
+            key = str(len(self.journal.all(TaskRetried)))
+            self.journal.append(TaskRetried(key=key, task=trouble.task, place=trouble.place, reason=trouble.reason))
 
     def build_ahead(self, sources: Sequence[Source]) -> None:
         """Begin to build these, beside what is measured on a GPU: some of them are asked for next."""

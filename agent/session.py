@@ -38,6 +38,7 @@ from agent.events import (
     SessionStarted,
     ShapesDrawn,
 )
+from agent.executors.choose import open_executor
 from agent.faults import as_exit_codes
 from agent.hidden_shapes import draw_shapes, with_hidden
 from agent.journal import Journal, read_events
@@ -152,6 +153,8 @@ def open_run(folder: Path, journal: Journal, progress: Progress, stopped: thread
         budget = Budget(config.budget)
         assert config.llm is not None
         roles = Roles(config.llm)
+        executor = open_executor(task, machine, lab, cache, stopped.is_set)
+        stack.callback(executor.close)
         run = Run(
             task=task,
             folder=folder,
@@ -177,6 +180,7 @@ def open_run(folder: Path, journal: Journal, progress: Progress, stopped: thread
                     stopped.is_set,
                 ),
             ),
+            executor=executor,
             budget=budget,
             progress=progress,
             versions={"roofclimb": version("roofclimb"), **task.backend.toolchain()},

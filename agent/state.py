@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict
 
 from agent import events as ev
 from agent.artefacts import write_text
+from agent.elsewhere import comparable_ms
 from agent.events import AnyEvent, Attribution
 from agent.events_batch import BatchEnded
 from agent.llm.types import Usage
@@ -128,6 +129,7 @@ class State(_Part):
     lessons: tuple[str, ...] = ()
     cost: Cost = Cost()
     models: tuple[ModelState, ...] = ()
+    retries: int = 0
     elapsed_s: float = 0.0
     notes: tuple[str, ...] = ()
 
@@ -213,8 +215,11 @@ class StateFold:
             event.branch,
             status=status,
             reason=outcome.reason,
-            median_ms=None if timing is None else timing.median_ms,
+            median_ms=None if isinstance(outcome, Rejected) else comparable_ms(outcome, event.elsewhere),
         )
+
+    def _on_task_retried(self, event: ev.TaskRetried) -> None:
+        self._set(retries=self.state.retries + 1)
 
     def _on_branch_written(self, event: ev.BranchWritten) -> None:
         known = self._find_branch(event.iteration, event.branch)

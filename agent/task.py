@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Literal
 
 from agent.config import Config, TaskSection
+from agent.contract import Contract
 from agent.faults import as_exit_codes
 from agent.machine import Machine
 from agent.paths import cache_folder
 from backends.build_cache import private_folder
 from backends.registry import detect, get_backend
-from backends.signature import same_signature
 from backends.triton import TritonBackend
 from backends.triton_artifact import write_empty
-from backends.types import Argument, Backend, BuildSpec, Built, Rejected, Signature, SourceError
+from backends.types import Argument, Backend, BuildSpec, Built, Rejected, Signature
 from profiling.binding import TensorRule, bind, convention_used, evaluate_expression
 from profiling.gpu_device import GpuFacts
 from profiling.harness.harness import Harness, TritonParts
@@ -138,17 +138,18 @@ def on_machine(task: Task, machine: Machine) -> Task:
     )
 
 
+def contract(task: Task) -> Contract:
+    """What the task asks of candidates."""
+    return Contract(task.backend, task.signature, task.config.task.allow.libraries)
+
+
 def build_candidate(task: Task, source: Path, spec: BuildSpec, cache: Path) -> Built | Rejected:
     """Build a kernel and hold it to the baseline's signature and the task's libraries.
 
     Raises:
         ToolchainError: the compiler is missing or broken.
     """
-    with ThreadPoolExecutor(1) as beside:  # both start a preprocessor, and neither needs the other
-        signature = beside.submit(_check_signature, task, source, spec)
-        built = task.backend.build(source, spec, cache)
-        problem = signature.result()
-    return built if isinstance(built, Rejected) else problem or _check_libraries(task, built)
+    return contract(task).build(source, spec, cache)
 
 
 def build_candidates(
@@ -161,22 +162,7 @@ def build_candidates(
 
 def check_candidate(task: Task, source: Path, built: Built) -> Built | Rejected:
     """Hold a kernel that is built already to the baseline's signature and the task's libraries."""
-    return _check_signature(task, source, task.spec) or _check_libraries(task, built)
-
-
-def _check_signature(task: Task, source: Path, spec: BuildSpec) -> Rejected | None:
-    """Why a candidate cannot be called as the baseline is, or None."""
-    try:
-        difference = same_signature(task.signature, task.backend.signature(source, spec))
-    except SourceError as error:
-        return Rejected("signature", str(error))
-    return None if difference is None else Rejected("signature", difference)
-
-
-def _check_libraries(task: Task, built: Built) -> Built | Rejected:
-    """A candidate needs no library that the task does not allow."""
-    refusal = task.backend.refusal(built, task.config.task.allow.libraries)
-    return built if refusal is None else Rejected("load", refusal)
+    return contract(task).check(source, task.spec, built)
 
 
 def build_spec(section: TaskSection, hidden: tuple[Path, ...] = ()) -> BuildSpec:
@@ -223,7 +209,7 @@ def open_harness(
         limits(task.config),
         cache / "harness",
         environment=machine.worker_environment(),
-        triton=_triton_parts(task, cache) if isinstance(task.backend, TritonBackend) else None,
+        triton=triton_parts(task.spec.arch, cache) if isinstance(task.backend, TritonBackend) else None,
         stopped=stopped,
         waiting=waiting,
     )
@@ -237,14 +223,15 @@ def tune(backend: Backend, harness: Harness, built: Built, cache: Path) -> Built
     return choices if isinstance(choices, Rejected) else backend.freeze(built, choices, cache)
 
 
-def _triton_parts(task: Task, cache: Path) -> TritonParts:
-    empty = cache / "harness" / f"empty-{task.spec.arch}"
+def triton_parts(arch: str, cache: Path) -> TritonParts:
+    """What workers of Triton kernels need on a GPU of this architecture; `cache` is the machine-wide folder."""
+    empty = cache / "harness" / f"empty-{arch}"
     if not empty.is_dir():
         with private_folder(cache / "harness", "harness-") as folder:
-            write_empty(folder / "empty", task.spec.arch)
+            write_empty(folder / "empty", arch)
             with suppress(OSError):  # another run made it meanwhile
                 os.rename(folder / "empty", empty)
-    return TritonParts(task.spec.arch, cache, empty)
+    return TritonParts(arch, cache, empty)
 
 
 def measure_settings(config: Config) -> MeasureSettings:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _GPU_WORKER_CORES = 8
+_FEWEST_APART = 3
 _ROOT = Path("/")
 _FEATURES = re.compile(
     r"^(sse4_2|avx|avx2|avx512\w+|avx_\w+|amx_\w+|fma|f16c|bmi2|asimd|asimdhp|asimddp|fphp|bf16|i8mm|sve|sve2|sme)$"
@@ -87,6 +88,19 @@ def spare_cores() -> tuple[int, ...]:
     """The CPUs that neither a worker on a GPU nor the system, the controller and the oracle need."""
     allowed = sorted(os.sched_getaffinity(0))
     return tuple(core for core in allowed[1:] if core not in gpu_worker_cores())
+
+
+def helper_cores(helpers: int) -> tuple[tuple[int, ...], ...]:
+    """The CPUs of each further GPU that is measured on beside the first: a worker's, and one for the rest.
+
+    They lie apart from the first one's and from each other, so that what happens on one GPU does not wait for another.
+    With too few CPUs for that nothing is set apart, and there is one empty tuple for each.
+    """
+    spare = spare_cores()
+    share = min(_GPU_WORKER_CORES + 1, len(spare) // max(1, helpers))
+    if share < _FEWEST_APART:
+        return ((),) * helpers
+    return tuple(spare[i * share : (i + 1) * share] for i in range(helpers))
 
 
 def pinned_cores(threads: int, root: Path = _ROOT) -> tuple[int, ...]:

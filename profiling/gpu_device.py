@@ -130,7 +130,7 @@ def list_gpus() -> tuple[GpuFacts, ...]:
     Raises:
         ToolchainError: there is no driver, it does not work, or it sees no GPU.
     """
-    gpus = tuple(entry for entry in _entries() if isinstance(entry, GpuFacts))
+    gpus = tuple(entry for entry in entries() if isinstance(entry, GpuFacts))
     told = {device.uuid: device for device in _ask_driver(",".join(gpu.uuid for gpu in gpus)).devices}
     return tuple(_completed(gpu, told.get(gpu.uuid)) for gpu in gpus)
 
@@ -146,7 +146,7 @@ def find_gpu(selector: int | str) -> GpuFacts:
         ToolchainError: there is no driver, no such GPU, or CUDA does not start on it.
     """
     setting = os.environ.get("CUDA_VISIBLE_DEVICES")
-    gpu = choose(selector, _entries(), setting)
+    gpu = choose(selector, entries(), setting)
     answer = _ask_driver(gpu.uuid)
     if answer.fault is not None or not answer.devices:
         raise ToolchainError(f"GPU {gpu.index} ({gpu.name}): {answer.fault or 'CUDA does not see it'}")
@@ -165,7 +165,7 @@ def choose(selector: int | str, entries: Sequence[GpuFacts | str], setting: str 
     Raises:
         ToolchainError: there is no such GPU.
     """
-    shown = list(entries) if setting is None else list(_visible(entries, setting))
+    shown = list(visible(entries, setting))
     if isinstance(selector, int):
         found = shown[selector : selector + 1] if selector >= 0 else []
     else:
@@ -211,7 +211,11 @@ def sample(uuid: str, *, processes: bool = True) -> GpuSample:
     )
 
 
-def _visible(entries: Sequence[GpuFacts | str], setting: str) -> Iterator[GpuFacts | str]:
+def visible(entries: Sequence[GpuFacts | str], setting: str | None) -> Iterator[GpuFacts | str]:
+    """Those that CUDA_VISIBLE_DEVICES (`setting`) lets through, in its order; all where it is not set."""
+    if setting is None:
+        yield from entries
+        return
     for token in (part.strip() for part in setting.split(",")):
         if token.isdigit():
             found = list(entries[int(token) : int(token) + 1])
@@ -230,8 +234,8 @@ def _label(entry: GpuFacts | str) -> str:
     return entry if isinstance(entry, str) else f"{entry.name} ({entry.uuid})"
 
 
-def _entries() -> tuple[GpuFacts | str, ...]:
-    """By index, each GPU's facts as NVML has them, or why it does not answer."""
+def entries() -> tuple[GpuFacts | str, ...]:
+    """By index, each GPU's facts as NVML has them, or why it does not answer. Raises ToolchainError: no GPU."""
     _start()
     count = _number(pynvml.nvmlDeviceGetCount)
     if not count:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from agent.artefacts import write_json, write_text
+from agent.elsewhere import Elsewhere, comparable_ms
 from agent.events import BranchWritten, Evaluated
+from agent.executors.spread import spread
 from agent.llm.parse import Unreadable, extract_code
 from agent.llm.types import LLMError, Reply, Request, Step
 from agent.plan import Plan
@@ -59,16 +61,15 @@ def evaluate_branches(run: Run, iteration: int, plan: Plan, written: Sequence[Br
         specs = [(_source_path(run, w), switched_specs(run, plan, w.source or "").values()) for w in good]
         run.build_ahead([(path, spec) for path, found in specs for spec in found])
     kernels = []
-    for branch, built, outcome in zip(sources, builds, _evaluate(run, iteration, sources, builds), strict=True):
-        if (
-            isinstance(outcome, Evaluation)
-            and outcome.verdict == "pass"
-            and outcome.timing
-            and isinstance(built, Built)
-        ):
+    for branch, built, event in zip(sources, builds, _evaluate(run, iteration, sources, builds), strict=True):
+        outcome = event.outcome
+        if isinstance(outcome, Rejected) or outcome.verdict != "pass" or not isinstance(built, Built):
+            continue
+        median_ms = comparable_ms(outcome, event.elsewhere)
+        if median_ms is not None:
             assert branch.source is not None
-            label = f"iter{iteration}/{branch.branch}"
-            kernels.append(Kernel(label, branch.source, built, outcome.timing.median_ms, run.epoch_of(iteration)))
+            label, epoch = f"iter{iteration}/{branch.branch}", run.epoch_of(iteration)
+            kernels.append(Kernel(label, branch.source, built, median_ms, epoch, at_home=event.elsewhere is None))
     return sorted(kernels, key=lambda k: k.median_ms)
 
 
@@ -161,28 +162,53 @@ def _repair(
 
 def _evaluate(
     run: Run, iteration: int, branches: Sequence[BranchWritten], builds: Sequence[Built | Rejected]
-) -> Iterator[Evaluation | Rejected]:
+) -> list[Evaluated]:
     """Each branch's outcome, logged once as it comes."""
     keys = [_key(run, iteration, branch) for branch in branches]
-    new = [built for built, key in zip(builds, keys, strict=True) if run.journal.find(Evaluated, key) is None]
-    # A build that is rejected elsewhere than where the run measures says nothing: that needs the harness, too.
-    found = run.harness.evaluate_each([b.artifact for b in new if isinstance(b, Built)]) if new else iter(())
-    for branch, built, key in zip(branches, builds, keys, strict=True):
-        event = run.journal.find(Evaluated, key)
-        if event is None:
-            if run.gpu is None or built is new[0]:  # on a GPU the first question measures all
-                run.checkpoint()
-            run.progress.activity(f"verifying and timing {branch.branch}")
-            seconds = built.seconds if isinstance(built, Built) else None
-            outcome = built if isinstance(built, Rejected) else next(found)
-            event = run.journal.append(
-                Evaluated(key=key, iteration=iteration, branch=branch.branch, build_s=seconds, outcome=outcome)
+
+    def log(i: int, outcome: Evaluation | Rejected, elsewhere: Elsewhere | None) -> None:
+        built, name = builds[i], branches[i].branch
+        seconds = built.seconds if isinstance(built, Built) else None
+        run.journal.append(
+            Evaluated(
+                key=keys[i], iteration=iteration, branch=name, build_s=seconds, outcome=outcome, elsewhere=elsewhere
             )
-        folder = run.branch_folder(branch)
-        write_json(folder / "bench.json", event.outcome)
-        log = built.log if isinstance(built, Built) else f"{built.reason}\n\n{built.evidence}"
-        write_text(folder / "build.log", log + "\n")
-        yield event.outcome
+        )
+
+    new = [i for i, key in enumerate(keys) if run.journal.find(Evaluated, key) is None]
+    if new:
+        assert run.harness  # a build that is rejected elsewhere than where the run measures says nothing
+    kernels = {}
+    for i in new:
+        built = builds[i]
+        if isinstance(built, Rejected):
+            log(i, built, None)
+        else:
+            kernels[i] = built
+    left = list(kernels)
+
+    def go_on() -> None:
+        run.checkpoint()
+        names = ", ".join(branches[i].branch for i in left)
+        run.progress.activity(f"verifying and timing {names if run.executor.places > 1 else branches[left[0]].branch}")
+
+    for places, found in spread(run.executor, list(kernels.values()), run.best.built, run.best.median_ms, go_on):
+        run.log_troubles()
+        for i, evaluation in zip((list(kernels)[place] for place in places), found.evaluations, strict=True):
+            left.remove(i)
+            log(i, evaluation, found.elsewhere)
+    return [_saved(run, *one) for one in zip(branches, builds, keys, strict=True)]
+
+
+def _saved(run: Run, branch: BranchWritten, built: Built | Rejected, key: str) -> Evaluated:
+    """A branch's outcome, written down for people too."""
+    event = run.journal.find(Evaluated, key)
+    assert event is not None
+    folder = run.branch_folder(branch)
+    write_json(folder / "bench.json", event.outcome)
+    log = built.log if isinstance(built, Built) else f"{built.reason}\n\n{built.evidence}"
+    write_text(folder / "build.log", log + "\n")
+    return event
 
 
 def _key(run: Run, iteration: int, branch: BranchWritten) -> str:

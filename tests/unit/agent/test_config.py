@@ -63,8 +63,10 @@ def test_inputs_resolve_against_the_file_and_output_against_the_working_director
         ("search.repairs=4", "search.repairs"),
         ("task.baseline=nowhere.cpp", "task.baseline: no file at"),
         ("llm.model=x", "llm.provider: is required"),
-        ("device.gpus=[0, 1]", "--set device.gpus=[0, 1]: device.gpus: a run measures on one GPU"),
-        ("device.gpus=[x]", "device.gpus.0: a run measures on one GPU"),
+        ("device.gpus=0", "--set device.gpus=0: device.gpus: write all, or a list"),
+        ("device.gpus=[x]", "device.gpus.0: write all, or a list"),
+        ("executor=kubernetes", "executor.kind: input should be 'local' or 'ray'"),
+        ("executor.adress=auto", "executor.adress: unknown key; did you mean `address`?"),
         ("device.arch=sm90", "device.arch: write it as sm_90"),
         ("task.dims=3", "task.dims: write each dim with its size"),
         ("task.build.flags=-O3", "task.build.flags: input should be a list (got '-O3')"),
@@ -100,7 +102,7 @@ def test_a_missing_file_and_text_that_is_no_mapping_are_named(tmp_path: Path) ->
 
 
 def test_a_config_written_into_a_run_folder_reads_back_equal(task: Path, tmp_path: Path) -> None:
-    config = load_config(task, ["search.branches=2", "budget.usd=1.5"])
+    config = load_config(task, ["search.branches=2", "budget.usd=1.5", "executor=ray"])
     dump_config(config, tmp_path / "again.yaml")
     assert load_config(tmp_path / "again.yaml") == config
 
