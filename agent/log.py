@@ -7,7 +7,7 @@ import fcntl
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import IO, Generic, TypeVar, cast
@@ -103,31 +103,42 @@ class Log(Generic[T]):
         Raises:
             UnfitEnvironment: the disk is full or the folder cannot be written.
         """
-        with self._lock:
-            return self._append(event)
+        return self.append_all([event])[0]
 
-    def _append(self, event: E) -> E:
-        stamp = {
-            "seq": len(self.events),
+    def append_all(self, events: Sequence[E]) -> list[E]:
+        """Put what was found at once on disk in one write, so that no kill can part it.
+
+        Raises:
+            UnfitEnvironment: the disk is full or the folder cannot be written; then none of it stands in the log.
+        """
+        with self._lock:
+            logged = [event.model_copy(update=self._stamp(i)) for i, event in enumerate(events)]
+            self._write(b"".join(event.model_dump_json().encode() + b"\n" for event in logged))
+            for event in logged:
+                known = cast(T, event)
+                self.events.append(known)
+                self._index[(type(event), event.key)] = known
+            for event in logged:
+                for listener in self._listeners:
+                    listener(cast(T, event))
+            return logged
+
+    def _stamp(self, ahead: int) -> dict[str, object]:
+        return {
+            "seq": len(self.events) + ahead,
             "at": datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
             "elapsed_s": round(self.elapsed_s, 3),
         }
-        event = event.model_copy(update=stamp)
-        line = event.model_dump_json().encode() + b"\n"
+
+    def _write(self, lines: bytes) -> None:
         try:
-            if self._file.write(line) != len(line):
+            if self._file.write(lines) != len(lines):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             os.fsync(self._file.fileno())
         except OSError as error:
             self._file.truncate(self._end)
             raise UnfitEnvironment(f"{self.folder}: cannot write ({error.strerror}); free space, then resume") from None
-        self._end += len(line)
-        logged = cast(T, event)
-        self.events.append(logged)
-        self._index[(type(event), event.key)] = logged
-        for listener in self._listeners:
-            listener(logged)
-        return event
+        self._end += len(lines)
 
     def close(self) -> None:
         """Release it."""

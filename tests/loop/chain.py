@@ -1,7 +1,7 @@
 """A run that is killed at every one of its events: `python -m tests.loop.chain RUN_DIR`.
 
-One process forks a session after the other. A session dies by SIGKILL as soon as an event is on disk that was not killed at
-before, and every second one already as it starts. The last one, which meets nothing new, ends the run.
+One process forks a session after the other. A session dies by SIGKILL as soon as an event is on disk that was not killed
+at before, and every second one already as it has taken the run up. The last one meets nothing new and ends the run.
 """
 
 from __future__ import annotations
@@ -10,39 +10,35 @@ import json
 import os
 import signal
 import sys
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 from agent.events import AnyEvent, SessionStarted
 from agent.session import proceed
 
-TIMES = 2  # an event that comes again after a kill (a request that was in flight) is killed at again, twice in a row
+UNHEARD = ("run_started", "shapes_drawn")  # logged before progress listens
 
 
 class Killer:
-    """Progress that kills its own process once the log holds something new."""
+    """Progress that kills its own process once the log holds something new, or as soon as the session has begun."""
 
-    def __init__(self, at_once: bool) -> None:
+    def __init__(self, folder: Path, at_once: bool) -> None:
+        self._folder = folder
         self._at_once = at_once
-        self._seen: Counter[tuple[str, str]] = Counter()
+        self._seen: set[tuple[str, str]] = set()
 
     def catch_up(self, past: Sequence[AnyEvent]) -> None:
-        """What stands in the log was killed at before, but for what was written before progress listens."""
+        """What stands in the log was killed at before."""
         self._seen.update((e.type, e.key) for e in past)
-        if past and (past[-1].type in ("run_started", "shapes_drawn")):
-            mark = Path(sys.argv[1]) / f".killed-{past[-1].type}"
-            if not mark.exists():
-                mark.touch()
-                self._die()
+        unheard = past[-1].type in UNHEARD
+        if self._at_once or (unheard and not (self._folder / ".killed").exists()):
+            (self._folder / ".killed").touch()
+            self._die()
 
     def __call__(self, event: AnyEvent) -> None:
         """Die at it, if it is new enough."""
-        self._seen[(event.type, event.key)] += 1
-        if isinstance(event, SessionStarted):
-            if self._at_once:
-                self._die()
-        elif self._seen[(event.type, event.key)] <= TIMES:
+        later_session = isinstance(event, SessionStarted) and event.key != "0"
+        if not later_session and (event.type, event.key) not in self._seen:
             self._die()
 
     def activity(self, text: str) -> None:
@@ -57,13 +53,14 @@ class Killer:
 
 
 def main(folder: Path) -> None:
-    """Run the chain; the number of kills goes to stdout."""
+    """Run the chain; how many kills it took, and how the last session ended, goes to stdout."""
     kills = 0
     while True:
         pid = os.fork()
         if pid == 0:
+            killer = Killer(folder, at_once=kills % 2 == 1)
             try:
-                proceed(folder, lambda _: Killer(at_once=kills % 2 == 1))
+                proceed(folder, lambda _, killer=killer: killer)  # type: ignore[misc]
                 os._exit(0)
             except BaseException as error:
                 print(repr(error), file=sys.stderr, flush=True)
