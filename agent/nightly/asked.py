@@ -7,9 +7,9 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import ValidationError
+from pydantic import BeforeValidator, ValidationError
 
 from agent.config import Config, explain, load_config, parse_yaml
 from agent.config_values import Positive, Section
@@ -61,10 +61,22 @@ class Asked(Section):
         return hashlib.sha256(whole.encode()).hexdigest()[:16]
 
 
-class NightFile(Section):
-    """A night in YAML; `tasks` are task files, folders of them, or names of shipped ones."""
+def _named(value: object) -> object:
+    """A task by its name alone stands for one without settings of its own."""
+    return {"config": value} if isinstance(value, str) else value
 
-    tasks: tuple[str, ...]
+
+class NightTask(Section):
+    """A task file, a folder of them, or the name of a shipped one; and what is set on top of it."""
+
+    config: str
+    set: tuple[str, ...] = ()
+
+
+class NightFile(Section):
+    """A night in YAML. `set` goes for all tasks."""
+
+    tasks: tuple[Annotated[NightTask, BeforeValidator(_named)], ...]
     set: tuple[str, ...] = ()
     budget: NightBudget = NightBudget()
     output: Path = Path("runs")
@@ -93,19 +105,22 @@ def read_asked(names: Sequence[str], options: Options) -> Asked:
     Raises:
         ConfigError: no task, or a file of a night that is wrong. A task file that is wrong is its own task's failure.
     """
-    file = NightFile(tasks=tuple(names))
+    file = NightFile(tasks=tuple(NightTask(config=name) for name in names))
     base: Path | None = None
     nights = [path for name in names if (path := Path(name)).is_file() and "tasks" in _peek(path)]
     if nights:
         if len(names) > 1:
             raise ConfigError(f"{nights[0]}: holds a night; give it alone, and name further tasks in it")
         file, base = _night_file(nights[0]), nights[0].resolve().parent
-    found = [path for name in file.tasks for path in _configs(name, base)]
-    if not found:
+    jobs = [
+        Job(config=path, overrides=(*file.set, *task.set, *options.overrides))
+        for task in file.tasks
+        for path in _configs(task.config, base)
+    ]
+    if not jobs:
         raise ConfigError("nightly: no task; name task files, or a folder that holds some")
-    overrides = (*file.set, *options.overrides)
     return Asked(
-        jobs=tuple(Job(config=path, overrides=overrides) for path in dict.fromkeys(found)),
+        jobs=tuple(dict.fromkeys(jobs)),
         budget=NightBudget(usd=options.usd or file.budget.usd, hours=options.hours or file.budget.hours),
         output=(options.output or file.output).absolute(),
         on_finish=options.on_finish or file.on_finish,

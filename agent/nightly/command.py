@@ -127,7 +127,11 @@ def _names(asked: Asked) -> tuple[str, ...]:
 def _unfinished(output: Path, fingerprint: str) -> Path | None:
     """The folder of the same night, if one was begun here and not ended; of several the newest."""
     for log in sorted(output.glob(f"night_*/{LOG}"), reverse=True):
-        events = read_log(log, NIGHT_EVENT, "night")[0]
+        try:
+            events = read_log(log, NIGHT_EVENT, "night")[0]
+        except ConfigError as error:
+            _say(f"{error}: left alone")
+            continue
         same = any(isinstance(e, ev.NightStarted) and e.fingerprint == fingerprint for e in events)
         if same and not any(isinstance(e, ev.NightEnded) for e in events):
             return log.parent

@@ -16,7 +16,7 @@ from agent.nightly.asked import Asked, Job
 from agent.nightly.child import Order
 from agent.nightly.events import NightEvent
 from agent.nightly.page import write_pages
-from agent.nightly.process import Ended, run_child
+from agent.nightly.process import Child, Ended, run_child
 from agent.nightly.summary import (
     INTERRUPTED,
     WAITING,
@@ -44,6 +44,7 @@ class Night:
     log: Log[NightEvent]
     stopped: threading.Event
     say: Callable[[str], None]
+    child: Child = run_child
     _codes: dict[int, int] = field(default_factory=dict)
     _active: int | None = None
 
@@ -119,7 +120,7 @@ class Night:
             parent=os.getpid(),
         )
         try:
-            return run_child(order, self.stopped.is_set)
+            return self.child(order, self.stopped.is_set)
         finally:
             self._active = None
 

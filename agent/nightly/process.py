@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from agent.nightly.child import Order
 from agent.nightly.summary import INTERRUPTED
@@ -23,6 +23,14 @@ class Ended:
     code: int
     reason: str
     said: Mapping[str, Any]
+
+
+class Child(Protocol):
+    """Works on one task of a night."""
+
+    def __call__(self, order: Order, stopped: Callable[[], bool]) -> Ended:
+        """Do what the order says; end early once `stopped` says so."""
+        ...
 
 
 def run_child(order: Order, stopped: Callable[[], bool]) -> Ended:
