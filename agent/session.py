@@ -17,6 +17,7 @@ from types import FrameType
 from agent.allowance import UNBOUNDED, Allowance
 from agent.artefacts import write_json, write_text
 from agent.asking import Asker
+from agent.atomic import make_durable
 from agent.budget import Budget
 from agent.config import Config, dump_config, load_config
 from agent.errors import (
@@ -357,6 +358,7 @@ def copy_inputs(config: Config, task: Task, folder: Path) -> None:
         )
         dump_config(config.model_copy(update={"task": copied}), folder / "config.yaml")
         (folder / "events.jsonl").touch()
+        make_durable(folder)
     except OSError as error:
         raise UnfitEnvironment(
             f"{folder}: cannot write ({error.strerror}); free space or choose another `output`"

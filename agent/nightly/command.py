@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
+from agent.atomic import make_durable
 from agent.command import Result
 from agent.errors import ConfigError, RoofclimbError
 from agent.log import Log, read_log
@@ -71,6 +72,7 @@ def nightly(names: Sequence[str], options: Options, resume: Path | None, *, new:
             )
         )
         log.close()
+        make_durable(folder)
         return _work(folder)
 
 

@@ -1,7 +1,7 @@
 """A run that is killed at every one of its events: `python -m tests.loop.chain RUN_DIR`.
 
-at before, and every second one once it has taken the run up. The last one meets nothing new and ends the run.
-at before, every second one as soon as it has taken the run up. The last one meets nothing new and ends the run.
+One process forks a session after the other. A session dies by SIGKILL once an event is on disk that was not killed at
+before, every second one as soon as it has taken the run up. The last one meets nothing new, and ends the run.
 """
 
 from __future__ import annotations

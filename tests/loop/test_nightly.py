@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from agent.nightly.summary import NightSummary
-from tests.loop.scenario import one_line, replay_task, roofclimb
+from tests.loop.scenario import one_line, plan, replay_task, roofclimb
 
 ROOT = Path(__file__).parents[2]
 MEASURED = ("ceilings_measured", "task_checked", "exploits_played", "aa_measured", "evaluated", "profiled", "compared")
@@ -24,6 +24,7 @@ tasks:
   - gemm                                # needs a GPU: where there is none it fails, and stops nobody
 set:
   - search.iterations=1
+  - search.branches=2
   - search.ablate=false
   - measure.sanitize=false
   - measure.min_time_s=0.02
@@ -45,12 +46,12 @@ def killed_once(command: list[str], seen: Callable[[], bool]) -> str:
     """Start the night, wait until something is seen, kill it and see its run's process die; its standard error."""
     process = subprocess.Popen(command, cwd="/", stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     end = time.monotonic() + 300
-    while not seen():
+    children: list[str] = []
+    while not seen() or not children:
         assert process.poll() is None
         assert time.monotonic() < end
         time.sleep(0.02)
-    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    assert children
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     process.send_signal(signal.SIGKILL)
     _, said = process.communicate(timeout=60)
     end = time.monotonic() + 10
@@ -111,7 +112,7 @@ def test_a_night_of_shipped_tasks_from_an_empty_environment_killed_twice_ends_wi
 
 
 def test_ctrl_c_finishes_the_step_and_the_same_command_goes_on(tmp_path: Path) -> None:
-    config = replay_task(tmp_path, {})
+    config = replay_task(tmp_path, {"iter1-plan-0": plan(1)})
     command = [sys.executable, "-m", "agent", "nightly", str(config)]
     process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
     end = time.monotonic() + 120
