@@ -30,6 +30,7 @@ from agent.nightly.survey import Survey, by_expected_gain
 from agent.nightly.telling import tell
 from agent.paths import new_run_folder
 from agent.report import fmt
+from agent.session import is_run
 from agent.state import State
 
 # A second try, after all others, would end the same way: finished, a config that is wrong, an answer to wait for.
@@ -108,6 +109,8 @@ class Night:
     def _child(self, number: int, *, survey: bool) -> Ended:
         """A process that works on a task until it ends, or until the night is stopped."""
         folder = self.folder / self._placed(number)
+        if not is_run(folder) and self.log.find(ev.Surveyed, str(number)) is not None:
+            self.say(f"{self._name(number)}: its run folder {folder.name} is gone, so it begins anew")
         self._active = number
         self._write("running", None)
         usd, minutes = self._left()

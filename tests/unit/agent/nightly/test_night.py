@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from agent import events as run_events
+from agent.errors import UnfitEnvironment
 from agent.events import Event
 from agent.log import Log
 from agent.nightly import events as ev
@@ -34,6 +37,7 @@ class Player:
 
     fails: dict[str, list[int]] = field(default_factory=dict)
     usd: float = 0.0
+    reason: str = "broke <b>"
     stop_at: tuple[str, threading.Event] | None = None
     done: list[str] = field(default_factory=list)
     orders: list[Order] = field(default_factory=list)
@@ -44,7 +48,7 @@ class Player:
         self.done.append(f"{name}?" if order.survey else name)
         codes = self.fails.get(name, [])
         if codes:
-            return Ended(codes.pop(0), f"{name} broke <b>", {})
+            return Ended(codes.pop(0), f"{name} {self.reason}", {})
         if self.stop_at is not None and self.stop_at[0] == self.done[-1]:
             self.stop_at[1].set()
             return Ended(130, "stopped by a signal", {})
@@ -80,10 +84,12 @@ def begin(folder: Path, names: str = "abc", budget: NightBudget | None = None, o
     return night
 
 
-def play(night: Path, player: Player, stopped: threading.Event | None = None) -> NightSummary:
-    log = Log(night / "night.jsonl", NIGHT_EVENT, "night")
+def play(
+    night: Path, player: Player, stopped: threading.Event | None = None, said: list[str] | None = None
+) -> NightSummary:
+    log, lines = Log(night / "night.jsonl", NIGHT_EVENT, "night"), [] if said is None else said
     try:
-        return Night(night, log, stopped or threading.Event(), lambda text: None, player).work()
+        return Night(night, log, stopped or threading.Event(), lines.append, player).work()
     finally:
         log.close()
 
@@ -235,11 +241,36 @@ def test_the_page_is_one_file_that_says_of_each_task_what_its_own_report_says(tm
 def test_a_page_that_cannot_be_written_is_said_and_the_night_goes_on(tmp_path: Path) -> None:
     night, said = begin(tmp_path, "ab"), list[str]()
     (night / "index.json").mkdir()
-    log = Log(night / "night.jsonl", NIGHT_EVENT, "night")
-    summary = Night(night, log, threading.Event(), said.append, Player()).work()
-    log.close()
-    assert summary.exit_code == 0
+    assert play(night, Player(), said=said).exit_code == 0
     assert any("cannot write" in line for line in said)
+
+
+def test_a_run_whose_folder_is_gone_is_not_begun_anew_without_a_word(tmp_path: Path) -> None:
+    night, said = begin(tmp_path), list[str]()
+    stopped = threading.Event()
+    play(night, Player(stop_at=("b", stopped)), stopped)
+    play(night, Player(), said=said)
+    assert sum("is gone, so it begins anew" in line for line in said) == 3  # the player leaves nothing when it surveys
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
+def test_a_full_disk_ends_the_night_with_a_line_and_it_goes_on_once_there_is_space(tmp_path: Path) -> None:
+    if os.system(f"mount -t tmpfs -o size=2m tmpfs {tmp_path} 2>/dev/null") != 0:
+        pytest.skip("no permission to mount a file system here")
+    try:
+        night, filler = begin(tmp_path, "ab"), tmp_path / "filler"
+        play(night, Player(fails={"b": [3, 3]}))
+        with filler.open("wb", buffering=0) as file, suppress(OSError):
+            while True:
+                file.write(b"0" * 256)
+        with pytest.raises(UnfitEnvironment, match="free space, then resume"):
+            play(night, Player(fails={"b": [3, 3]}, reason="long " * 1000))
+        filler.unlink()
+        player = Player()
+        assert play(night, player).exit_code == 0
+        assert player.done == ["b"]
+    finally:
+        os.system(f"umount {tmp_path}")
 
 
 def test_what_is_hoped_for_is_the_way_to_the_floor_times_how_often_such_hopes_came_true() -> None:
