@@ -84,6 +84,12 @@ def _new_folder(output: Path, kind: str, link: str) -> Path:
     return folder
 
 
+def make_latest(folder: Path) -> None:
+    """Point `latest` at a run that is worked on now, where a link can be made."""
+    with suppress(OSError):
+        _point(folder.parent / "latest", folder.name)
+
+
 def remove_run_folder(folder: Path) -> None:
     """Take back a folder whose run never began; `latest` goes back to the newest run before it."""
     shutil.rmtree(folder, ignore_errors=True)

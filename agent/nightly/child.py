@@ -7,19 +7,18 @@ alone, and so that keys, locks and workers of one run are gone before the next b
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
-import click
 from pydantic import BaseModel, ConfigDict
 
 from agent.allowance import Allowance
-from agent.artefacts import plain
-from agent.command import Result, command
-from agent.inspection import finished
+from agent.errors import RoofclimbError
 from agent.nightly.asked import Job
 from agent.nightly.survey import Survey, survey
 from agent.progress import Progress, make_progress
@@ -50,18 +49,23 @@ class Order(BaseModel):
     parent: int
 
 
-@click.command()
-@click.argument("order")
-@command
-def main(order: str) -> Result:
-    """Work on one task of a night; what came of it goes to stdout as JSON."""
-    given = Order.model_validate_json(order)
-    _die_with(given.parent)
-    return work(given, lambda iterations: make_progress(sys.stderr, iterations))
+def main() -> None:
+    """Work on one task of a night. What came of it goes to stdout as JSON; the night says the rest."""
+    order = Order.model_validate_json(sys.argv[1])
+    _die_with(order.parent)
+    said: Mapping[str, Any]
+    try:
+        said, code = work(order, lambda iterations: make_progress(sys.stderr, iterations)), 0
+    except RoofclimbError as error:
+        said, code = {"error": str(error)}, error.exit_code
+    except Exception as bug:  # as in every command: one line
+        said, code = {"error": f"bug: {type(bug).__name__}: {bug} (resume the run with --debug and report it)"}, 1
+    print(json.dumps(said))
+    sys.exit(code)
 
 
-def work(order: Order, progress: Callable[[int], Progress]) -> Result:
-    """Begin the run, or go on with it, as far as the order goes.
+def work(order: Order, progress: Callable[[int], Progress]) -> Mapping[str, Any]:
+    """Begin the run, or go on with it, as far as the order goes; the survey, where that is how far.
 
     Raises:
         RoofclimbError: as a run's exit codes say.
@@ -73,14 +77,15 @@ def work(order: Order, progress: Callable[[int], Progress]) -> Result:
             config = order.job.load()
             copy_inputs(config, check_run(config), folder)
         if not order.survey:
-            return finished(proceed(folder, progress, allowance=allowance), folder)
+            proceed(folder, progress, allowance=allowance)
+            return {}
         found: list[Survey] = []
 
         def look(run: Run) -> None:
             found.append(survey(run))
 
         proceed(folder, progress, look, allowance)
-        return (plain(found[0]) if found else {}), ""
+        return found[0].model_dump() if found else {}
 
 
 def _die_with(parent: int) -> None:

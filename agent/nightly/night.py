@@ -28,7 +28,7 @@ from agent.nightly.summary import (
 )
 from agent.nightly.survey import Survey, by_expected_gain
 from agent.nightly.telling import tell
-from agent.paths import new_run_folder
+from agent.paths import make_latest, new_run_folder
 from agent.report import fmt
 from agent.session import is_run
 from agent.state import State
@@ -111,6 +111,7 @@ class Night:
         folder = self.folder / self._placed(number)
         if not is_run(folder) and self.log.find(ev.Surveyed, str(number)) is not None:
             self.say(f"{self._name(number)}: its run folder {folder.name} is gone, so it begins anew")
+        make_latest(folder)  # for whoever wants to watch
         self._active = number
         self._write("running", None)
         usd, minutes = self._left()

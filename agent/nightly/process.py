@@ -43,7 +43,7 @@ def run_child(order: Order, stopped: Callable[[], bool]) -> Ended:
         stopped: whether the night is to stop.
     """
     process = subprocess.Popen(
-        [sys.executable, "-m", "agent.nightly.child", order.model_dump_json(), "--json"],
+        [sys.executable, "-m", "agent.nightly.child", order.model_dump_json()],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         start_new_session=True,

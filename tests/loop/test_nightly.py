@@ -24,7 +24,7 @@ tasks:
   - gemm                                # needs a GPU: where there is none it fails, and stops nobody
 set:
   - search.iterations=1
-  - search.branches=2
+  - search.branches=1
   - search.ablate=false
   - measure.sanitize=false
   - measure.min_time_s=0.02
