@@ -45,6 +45,7 @@ class Player:
     def __call__(self, order: Order, stopped: Callable[[], bool]) -> Ended:
         name = order.job.config.stem
         self.orders.append(order)
+        assert (order.folder.parent / "latest").resolve() == order.folder  # what `watch` and people look at
         self.done.append(f"{name}?" if order.survey else name)
         codes = self.fails.get(name, [])
         if codes:
