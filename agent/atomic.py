@@ -7,6 +7,20 @@ import uuid
 from pathlib import Path
 
 
+def make_durable(folder: Path) -> None:
+    """Have a new folder, all that is in it and its place in the one above on disk, whatever happens to the power.
+
+    Raises:
+        OSError: the disk is full or failing.
+    """
+    for path in (folder.parent, folder, *folder.rglob("*")):
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
 def write_atomic(path: Path, text: str) -> None:
     """Write a text file (UTF-8, newlines as given), its folder made when missing, durable once this returns.
 

@@ -67,6 +67,33 @@ def resume(run_dir: Path) -> Result:
     return finished(go_on(run_dir, lambda iterations: make_progress(sys.stderr, iterations)), run_dir)
 
 
+@main.command(short_help="Make several kernels faster, unattended.")
+@click.argument("tasks", nargs=-1, metavar="[CONFIG… | DIR | NIGHT.yaml]")
+@set_option
+@click.option("--usd", type=click.FloatRange(0, min_open=True), help="Dollars that all tasks share.")
+@click.option("--hours", type=click.FloatRange(0, min_open=True), help="Hours that all tasks share.")
+@click.option("--output", type=click.Path(path_type=Path), help="Where the night and its runs go (runs).")
+@click.option("--on-finish", metavar="COMMAND", help="Told the summary, as JSON on its standard input.")
+@click.option("--resume", type=click.Path(path_type=Path), metavar="DIR", help="Go on with this night.")
+@click.option("--new", is_flag=True, help="Begin another night, even if the same one was left unfinished.")
+@command
+def nightly(
+    tasks: tuple[str, ...],
+    overrides: tuple[str, ...],
+    usd: float | None,
+    hours: float | None,
+    output: Path | None,
+    on_finish: str | None,
+    resume: Path | None,
+    new: bool,
+) -> Result:
+    """Make several kernels faster, the most hopeful first, within one budget; one page says what came of them."""
+    from agent.nightly.asked import Options
+    from agent.nightly.command import nightly as work
+
+    return work(tasks, Options(overrides, usd, hours, output, on_finish), resume, new=new)
+
+
 @main.command(short_help="Look at this machine, and at a task's contract.")
 @click.option("--config", help="Check this task's contract too.")
 @set_option

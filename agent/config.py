@@ -187,7 +187,7 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: cannot be read ({error}); name a YAML task file with --config") from None
-    data = _parse(text, str(path))
+    data = parse_yaml(text, str(path))
     if not isinstance(data, dict):
         raise ConfigError(f"{path}: holds no mapping; a task file starts with `task:`")
     return resolve(validate(with_overrides(data, overrides), str(path), overrides), path.resolve().parent)
@@ -207,7 +207,7 @@ def parse_assignments(texts: Sequence[str], option: str) -> dict[str, Any]:
         name, separator, value = text.partition("=")
         if not separator or not name:
             raise ConfigError(f"{option} {text}: write it as NAME=VALUE, e.g. {option} M=512")
-        values[name] = _parse(value, f"{option} {text}")
+        values[name] = parse_yaml(value, f"{option} {text}")
     return values
 
 
@@ -226,7 +226,7 @@ def validate(data: Mapping[str, Any], where: str, overrides: Sequence[str] = ())
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = next((f"--set {text}" for text in overrides if _gave(text, first["loc"])), where)
-        raise ConfigError(f"{where}: {_explain(first, Config)}") from None
+        raise ConfigError(f"{where}: {explain(first, Config)}") from None
 
 
 def _gave(override: str, location: Sequence[int | str]) -> bool:
@@ -242,7 +242,8 @@ def dump_config(config: Config, path: Path) -> None:
     path.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
 
 
-def _parse(text: str, where: str) -> Any:
+def parse_yaml(text: str, where: str) -> Any:
+    """Plain data of a YAML text. Raises ConfigError, which begins with `where`."""
     # YAML 1.2: `1e-5` is a number, `010` is ten, a dim may be called `No`, a key given twice is an error.
     try:
         return YAML(typ="safe", pure=True).load(text)
@@ -263,7 +264,7 @@ def _override(data: dict[str, Any], override: str) -> None:
         at = at.setdefault(part, {})
         if not isinstance(at, dict):
             raise ConfigError(f"--set {override}: `{part}` is a value, not a section")
-    at[parts[-1]] = _from_here(tuple(parts), _parse(value, f"--set {override}"))
+    at[parts[-1]] = _from_here(tuple(parts), parse_yaml(value, f"--set {override}"))
 
 
 def _from_here(key: tuple[str, ...], value: Any) -> Any:
@@ -275,7 +276,8 @@ def _from_here(key: tuple[str, ...], value: Any) -> Any:
     return str(Path(value).absolute()) if key in _PATHS and isinstance(value, str) else value
 
 
-def _explain(error: ErrorDetails, model: type[BaseModel]) -> str:
+def explain(error: ErrorDetails, model: type[BaseModel]) -> str:
+    """What is wrong, where in a file that `model` describes, and what was meant."""
     location = [str(part) for part in error["loc"]]
     # pydantic names the member of a union that it tried.
     tried = ("float", "int", "str", "bool", "constrained-int", "constrained-str")

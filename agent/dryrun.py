@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from agent.config import Config
+from agent.config import Config, load_config
 from agent.errors import ConfigError
 from agent.faults import as_exit_codes
 from agent.journal import Journal
@@ -47,7 +47,8 @@ def dry_run(config: Config, progress: Progress) -> tuple[Mapping[str, Any], str]
         journal = Journal(folder)
         stack.callback(journal.close)
         stack.enter_context(as_exit_codes())
-        run = stack.enter_context(open_run(folder, journal, progress, threading.Event()))
+        copied = load_config(folder / "config.yaml")
+        run = stack.enter_context(open_run(folder, journal, progress, threading.Event(), copied))
         baseline = measure_baseline(run)
         try:
             evidence = gather(run, 1, baseline)

@@ -1,4 +1,4 @@
-"""The append-only event log of a run, and the lock that keeps one process on it.
+"""The append-only event log of a run.
 
 The loop asks `once` for every step that costs anything: what the log already holds is returned, the rest is done and
 logged. A run killed at any instant is resumed by running the same loop over the same log.
@@ -6,51 +6,25 @@ logged. A run killed at any instant is resumed by running the same loop over the
 
 from __future__ import annotations
 
-import errno
-import fcntl
-import os
-import threading
-import time
 from collections.abc import Callable
-from datetime import datetime, timezone
 from pathlib import Path
-from typing import IO, TypeVar, cast
 
-from pydantic import ValidationError
+from agent.events import EVENT, AnyEvent
+from agent.log import Log, read_log
 
-from agent.errors import ConfigError, UnfitEnvironment
-from agent.events import EVENT, AnyEvent, Event
-
-E = TypeVar("E", bound=Event)
 Listener = Callable[[AnyEvent], None]
 
 
 def read_events(path: Path) -> tuple[list[AnyEvent], int]:
-    """All whole events of a log, and the bytes they take. A torn last line (a killed write) is left out.
+    """All whole events of a run's log, and the bytes they take. A torn last line (a killed write) is left out.
 
     Raises:
         ConfigError: the log is missing, or damaged before its last line.
     """
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror}); is this a run folder?") from None
-    events: list[AnyEvent] = []
-    end = 0
-    for number, line in enumerate(data.splitlines(keepends=True), 1):
-        whole = line.endswith(b"\n")
-        try:
-            event = EVENT.validate_json(line) if whole else None
-        except ValidationError:
-            raise ConfigError(f"{path}: line {number} is damaged; the run cannot be trusted from there on") from None
-        if event is None:
-            break
-        events.append(event)
-        end += len(line)
-    return events, end
+    return read_log(path, EVENT, "run")
 
 
-class Journal:
+class Journal(Log[AnyEvent]):
     """Owns `events.jsonl`. Only one process may hold it; a second is told so.
 
     Raises:
@@ -58,77 +32,4 @@ class Journal:
     """
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        path = folder / "events.jsonl"
-        # Unbuffered: what could not be written must not come up again when the file is closed.
-        self._file: IO[bytes] = path.open("ab", buffering=0)
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            self._file.close()
-            raise ConfigError(f"{folder}: another process is working on this run") from None
-        self.events, self._end = read_events(path)
-        self._file.truncate(self._end)
-        self._index: dict[tuple[type[Event], str], AnyEvent] = {(type(e), e.key): e for e in self.events}
-        self._before_s = self.events[-1].elapsed_s if self.events else 0.0
-        self._started = time.monotonic()
-        self._listeners: list[Listener] = []
-        self._lock = threading.RLock()
-
-    @property
-    def elapsed_s(self) -> float:
-        """Seconds the run has been working, over all its sessions."""
-        return self._before_s + time.monotonic() - self._started
-
-    def listen(self, listener: Listener) -> None:
-        """Call `listener` with each event from now on."""
-        self._listeners.append(listener)
-
-    def find(self, kind: type[E], key: str) -> E | None:
-        """The event of this type and key, None if it has not happened."""
-        return cast("E | None", self._index.get((kind, key)))
-
-    def all(self, kind: type[E]) -> list[E]:
-        """All events of one type, in order."""
-        return [e for e in self.events if isinstance(e, kind)]
-
-    def once(self, kind: type[E], key: str, make: Callable[[], E]) -> E:
-        """The logged event, or the one that `make` returns, logged."""
-        found = self.find(kind, key)
-        return found if found is not None else self.append(make())
-
-    def append(self, event: E) -> E:
-        """Put an event on disk, synced, then tell the listeners.
-
-        Raises:
-            UnfitEnvironment: the disk is full or the folder cannot be written.
-        """
-        with self._lock:
-            return self._append(event)
-
-    def _append(self, event: E) -> E:
-        stamp = {
-            "seq": len(self.events),
-            "at": datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
-            "elapsed_s": round(self.elapsed_s, 3),
-        }
-        event = event.model_copy(update=stamp)
-        line = event.model_dump_json().encode() + b"\n"
-        try:
-            if self._file.write(line) != len(line):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            os.fsync(self._file.fileno())
-        except OSError as error:
-            self._file.truncate(self._end)
-            raise UnfitEnvironment(f"{self.folder}: cannot write ({error.strerror}); free space, then resume") from None
-        self._end += len(line)
-        logged = cast(AnyEvent, event)
-        self.events.append(logged)
-        self._index[(type(event), event.key)] = logged
-        for listener in self._listeners:
-            listener(logged)
-        return event
-
-    def close(self) -> None:
-        """Release the run."""
-        self._file.close()
+        super().__init__(folder / "events.jsonl", EVENT, "run")

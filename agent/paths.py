@@ -60,15 +60,34 @@ def new_run_folder(output: Path) -> Path:
     Raises:
         UnfitEnvironment: it cannot be made.
     """
+    return _new_folder(output, "run", "latest")
+
+
+def new_night_folder(output: Path) -> Path:
+    """Make `output/night_YYYYMMDD_HHMMSS` and point `output/latest-night` at it: a page to be read under one address.
+
+    Raises:
+        UnfitEnvironment: it cannot be made.
+    """
+    return _new_folder(output, "night", "latest-night")
+
+
+def _new_folder(output: Path, kind: str, link: str) -> Path:
     try:
         output.mkdir(parents=True, exist_ok=True)
-        folder = _unused(output)
-        _point_latest(output, folder.name)
+        folder = _unused(output, kind)
+        _point(output / link, folder.name)
     except OSError as error:
         raise UnfitEnvironment(
-            f"{output}: cannot make a run folder ({error.strerror}); choose another `output`"
+            f"{output}: cannot make a {kind} folder ({error.strerror}); choose another `output`"
         ) from None
     return folder
+
+
+def make_latest(folder: Path) -> None:
+    """Point `latest` at a run that is worked on now, where a link can be made."""
+    with suppress(OSError):
+        _point(folder.parent / "latest", folder.name)
 
 
 def remove_run_folder(folder: Path) -> None:
@@ -78,21 +97,21 @@ def remove_run_folder(folder: Path) -> None:
     others = sorted(p.name for p in output.glob("run_*") if p.is_dir())
     with suppress(OSError):
         if others:
-            _point_latest(output, others[-1])
+            _point(output / "latest", others[-1])
         else:
             (output / "latest").unlink(missing_ok=True)
             output.rmdir()
 
 
-def _point_latest(output: Path, name: str) -> None:
-    link = output / f".latest-{os.getpid()}"
-    link.unlink(missing_ok=True)
-    link.symlink_to(name)
-    link.replace(output / "latest")
+def _point(link: Path, name: str) -> None:
+    temporary = link.with_name(f".{link.name}-{os.getpid()}")
+    temporary.unlink(missing_ok=True)
+    temporary.symlink_to(name)
+    temporary.replace(link)
 
 
-def _unused(output: Path) -> Path:
-    stamp = datetime.now(timezone.utc).strftime("run_%Y%m%d_%H%M%S")
+def _unused(output: Path, kind: str) -> Path:
+    stamp = datetime.now(timezone.utc).strftime(f"{kind}_%Y%m%d_%H%M%S")
     number = 1
     while True:
         folder = output / (stamp if number == 1 else f"{stamp}_{number}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -107,6 +107,7 @@ class Run:
     versions: Mapping[str, str]
     stopped: threading.Event = field(default_factory=threading.Event)
     _best: Kernel | None = None
+    _unprepared: Callable[[Harness], object] | None = None
     code: MachineCode = field(init=False)
     _ahead: Ahead = field(init=False)
     _workers: WorkersAhead | None = field(init=False)
@@ -151,7 +152,14 @@ class Run:
             raise UnfitEnvironment(
                 f"something must be measured, and this machine has no {self.machine.name}: resume the run where it is"
             )
+        prepare, self._unprepared = self._unprepared, None
+        if prepare is not None:
+            prepare(self.lab)
         return self.lab
+
+    def before_measuring(self, prepare: Callable[[Harness], object]) -> None:
+        """Have this done before the first measurement of the session: one that has none to make does without."""
+        self._unprepared = prepare
 
     @property
     def device(self) -> DeviceFacts:
@@ -318,9 +326,12 @@ class Run:
             names = dict.fromkeys(label for match in missing.values() for label, _ in (match.a, match.b))
             self.progress.activity(f"comparing {', '.join(names)}")
             outcomes = self.harness.compare_all([(m.a[1].artifact, m.b[1].artifact) for m in missing.values()])
-            for (name, match), outcome in zip(missing.items(), outcomes, strict=True):
-                a, b = match.a[0], match.b[0]
-                self.journal.append(Compared(key=keys[name], iteration=iteration, a=a, b=b, outcome=outcome))
+            self.journal.append_all(
+                [
+                    Compared(key=keys[name], iteration=iteration, a=match.a[0], b=match.b[0], outcome=outcome)
+                    for (name, match), outcome in zip(missing.items(), outcomes, strict=True)
+                ]
+            )
         return {name: self._comparison(key) for name, key in keys.items()}
 
     def _comparison(self, key: str) -> Comparison | Rejected:

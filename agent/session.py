@@ -15,8 +15,10 @@ from pathlib import Path
 from types import FrameType
 from typing import TypeVar
 
+from agent.allowance import UNBOUNDED, Allowance
 from agent.artefacts import write_json, write_text
 from agent.asking import Asker
+from agent.atomic import make_durable
 from agent.batching import Batching
 from agent.budget import Budget
 from agent.config import Config, dump_config, load_config
@@ -31,6 +33,7 @@ from agent.errors import (
 from agent.events import (
     AnyEvent,
     CeilingsMeasured,
+    Evaluated,
     Paused,
     RequestSent,
     RunEnded,
@@ -66,6 +69,8 @@ from profiling.harness.harness import Harness
 from prompts.catalogue import load_catalogue
 
 _T = TypeVar("_T")
+FindMachine = Callable[[Config, Backend, Callable[[str], None]], Machine]
+"""What finds the machine that a task's kernels run on."""
 
 _PR_SET_DUMPABLE = 4
 _PAUSES: dict[type[RoofclimbError], str] = {Interrupted: "interrupted", WaitingForAnswer: "waiting"}
@@ -77,18 +82,30 @@ def start(config: Config, progress: Callable[[int], Progress]) -> State:
     Raises:
         RoofclimbError: as the exit codes say; what was measured is kept.
     """
+    task = check_run(config)
+    folder = new_run_folder(config.output)
+    with taken_back_if_empty(folder):
+        copy_inputs(config, task, folder)
+        return proceed(folder, progress)
+
+
+def check_run(config: Config) -> Task:
+    """The task of a config that a run can be made of. Raises ConfigError, ModelUnusable."""
     check_llm(config)
     task = prepare_task(config)
     if config.task.reference is None:
         raise ConfigError("task.reference: a run needs one; without a reference nothing can be accepted")
-    folder = new_run_folder(config.output)
+    return task
+
+
+@contextmanager
+def taken_back_if_empty(folder: Path) -> Iterator[None]:
+    """A task that cannot be measured leaves no half of a run: nothing is lost where nothing was measured or asked."""
     try:
-        copy_inputs(config, task, folder)
-        return _go(folder, progress(config.search.iterations))
+        yield
     except (ConfigError, UnfitEnvironment):
-        # Nothing was asked for yet, so nothing is lost: a task that cannot be measured leaves no half of a run.
         log = folder / "events.jsonl"
-        if not log.is_file() or not any(isinstance(e, RequestSent) for e in read_events(log)[0]):
+        if not log.is_file() or not any(isinstance(e, Evaluated | RequestSent) for e in read_events(log)[0]):
             remove_run_folder(folder)
         raise
 
@@ -100,14 +117,39 @@ def resume(folder: Path, progress: Callable[[int], Progress]) -> State:
         RoofclimbError: as the exit codes say.
     """
     folder = folder.resolve()
-    if not (folder / "config.yaml").is_file() or not (folder / "events.jsonl").is_file():
+    if not is_run(folder):
         raise ConfigError(f"{folder}: not a run folder (config.yaml and events.jsonl are not both there)")
-    return _go(folder, progress(load_config(folder / "config.yaml").search.iterations))
+    return proceed(folder, progress)
 
 
-def _go(folder: Path, progress: Progress) -> State:
+def is_run(folder: Path) -> bool:
+    """Whether a run was begun in the folder: its log is made last."""
+    return (folder / "config.yaml").is_file() and (folder / "events.jsonl").is_file()
+
+
+def proceed(
+    folder: Path,
+    progress: Callable[[int], Progress],
+    work: Callable[[Run], None] = optimise,
+    allowance: Allowance = UNBOUNDED,
+    find: FindMachine = find_machine,
+) -> State:
+    """Open the run in `folder`, do `work` and close it again; a run that has ended is only reported.
+
+    Args:
+        folder: of a run that was begun.
+        progress: made for so many iterations.
+        work: what is to be done.
+        allowance: what this session may spend at most, beside the run's own budget.
+        find: this machine.
+
+    Raises:
+        RoofclimbError: as the exit codes say; what was measured is kept.
+    """
+    config = load_config(folder / "config.yaml")
     with ExitStack() as stack:
-        stack.callback(progress.close)
+        shown = progress(config.search.iterations)
+        stack.callback(shown.close)
         journal = Journal(folder)
         stack.callback(journal.close)
         if journal.find(RunEnded, "end") is not None:
@@ -117,9 +159,10 @@ def _go(folder: Path, progress: Progress) -> State:
         stopped = threading.Event()
         stack.enter_context(stop_on_signals(stopped))
         try:
-            check_llm(load_config(folder / "config.yaml"))
-            with as_exit_codes(), open_run(folder, journal, progress, stopped) as run:
-                optimise(run)
+            config = allowance.applied(config, fold(journal.events))
+            check_llm(config)
+            with as_exit_codes(), open_run(folder, journal, shown, stopped, config, find) as run:
+                work(run)
         except RoofclimbError as error:
             _pause(folder, journal, _PAUSES.get(type(error), "failed"), str(error))
             raise
@@ -131,14 +174,20 @@ def _go(folder: Path, progress: Progress) -> State:
 
 
 @contextmanager
-def open_run(folder: Path, journal: Journal, progress: Progress, stopped: threading.Event) -> Iterator[Run]:
+def open_run(
+    folder: Path,
+    journal: Journal,
+    progress: Progress,
+    stopped: threading.Event,
+    config: Config,
+    find: FindMachine = find_machine,
+) -> Iterator[Run]:
     """The run in `folder`, its parts made and wired; closed with the block."""
-    config = load_config(folder / "config.yaml")
     bound = prepare_task(config)
     cache = cache_folder()
     warnings: list[str] = []
     with ExitStack() as stack:
-        machine = _machine(config, bound.backend, journal, warnings)
+        machine = _machine(config, bound.backend, journal, warnings, find)
         task = on_machine(bound, machine)
         store = _open_store(config)
         stack.callback(store.close)
@@ -206,10 +255,10 @@ def _hidden(journal: Journal, task: Task, builds: Path) -> Sequence[Mapping[str,
     return journal.once(ShapesDrawn, "hidden", draw).shapes
 
 
-def _machine(config: Config, backend: Backend, journal: Journal, warnings: list[str]) -> Machine:
+def _machine(config: Config, backend: Backend, journal: Journal, warnings: list[str], find: FindMachine) -> Machine:
     """This machine. A run that was measured elsewhere goes on without its GPU until something must be measured."""
     try:
-        return find_machine(config, backend, warnings.append)
+        return find(config, backend, warnings.append)
     except ToolchainError as error:
         known = [e.environment.gpu for e in journal.all(SessionStarted) if e.environment.gpu is not None]
         if not known:
@@ -323,7 +372,7 @@ def copy_inputs(config: Config, task: Task, folder: Path) -> None:
     section = config.task
     assert section.reference is not None
     try:
-        (folder / "baseline").mkdir()
+        (folder / "baseline").mkdir(parents=True, exist_ok=True)
         kernel = Path("baseline") / f"kernel{task.backend.suffix}"
         reference = Path("baseline") / "reference.py"
         shutil.copyfile(section.baseline, folder / kernel)
@@ -334,6 +383,7 @@ def copy_inputs(config: Config, task: Task, folder: Path) -> None:
         )
         dump_config(config.model_copy(update={"task": copied}), folder / "config.yaml")
         (folder / "events.jsonl").touch()
+        make_durable(folder)
     except OSError as error:
         raise UnfitEnvironment(
             f"{folder}: cannot write ({error.strerror}); free space or choose another `output`"

@@ -102,7 +102,7 @@ def play(folder: Path) -> Sequence[AnyEvent]:
     journal = Journal(folder)
     progress = make_progress(sys.stderr, 1)
     try:
-        with open_run(folder, journal, progress, threading.Event()) as run:
+        with open_run(folder, journal, progress, threading.Event(), load_config(folder / "config.yaml")) as run:
             run.best = baseline = measure_baseline(run)
             iterate(run, 1, baseline)
         return journal.events

@@ -6,12 +6,10 @@ import json
 import os
 import signal
 import time
-from collections import Counter
 from pathlib import Path
 
 from profiling.exclusive import exclusive_timing
 from tests.loop.scenario import (
-    METHOD,
     events_of,
     fenced,
     kernel,
@@ -29,55 +27,6 @@ ANSWERS = {
     "iter1-branch-b0-0": fenced(kernel(1)),
     "iter1-branch-b1-0": fenced(kernel(4)),
 }
-# Where SIGKILL strikes, in this order, each in a session of its own.
-KILLS: tuple[str, ...] = (
-    "ceilings_measured",
-    "task_checked",
-    "aa_measured",
-    "reply_received",
-    "branch_written",
-    "evaluated iter1/b0",
-)
-KILLS += ("sanitized", "champion_decided", "ablation_built", "attributed", "remembered", "iteration_ended")
-
-
-def test_a_run_killed_again_and_again_ends_in_the_same_place(tmp_path: Path) -> None:
-    config = replay_task(tmp_path, ANSWERS)
-    arguments = ["run", "--config", str(config)]
-    for event in KILLS:
-        process = start(tmp_path, *arguments)
-        wait_for(tmp_path, event, process)
-        process.kill()
-        process.wait()
-        arguments = ["resume", "runs/latest"]
-    done = roofclimb("resume", "runs/latest", "--json", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-
-    state = state_of(tmp_path)
-    assert state.status == "finished"
-    assert state.speedup is not None
-    assert state.speedup > 1.5
-    assert [m.method for m in state.effective_methods] == [METHOD]
-    log = [json.loads(line) for line in (tmp_path / "runs/latest/events.jsonl").read_text().splitlines()]
-    replies = Counter(e["key"] for e in log if e["type"] == "reply_received")
-    assert replies == dict.fromkeys(ANSWERS, 1)
-    measured = (
-        "shapes_drawn",
-        "task_checked",
-        "exploits_played",
-        "aa_measured",
-        "evaluated",
-        "profiled",
-        "compared",
-        "sanitized",
-        "attributed",
-        "remembered",
-    )
-    twice = [k for k, n in Counter((e["type"], e["key"]) for e in log if e["type"] in measured).items() if n > 1]
-    assert twice == []
-    assert len([e for e in log if e["type"] == "session_started"]) > len(KILLS) // 2
-    stored = json.loads(roofclimb("memory", "list", "--url", "sqlite:///memory.db", "--json", cwd=tmp_path).stdout)
-    assert len(stored["records"]) == 1
 
 
 def test_nothing_is_left_running_after_a_kill(tmp_path: Path) -> None:

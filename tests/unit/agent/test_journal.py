@@ -40,6 +40,19 @@ def test_a_torn_last_line_is_dropped_and_written_over(tmp_path: Path) -> None:
     assert [(e.seq, e.key) for e in read_events(path)[0]] == [(0, "a"), (1, "c")]
 
 
+def test_what_was_found_at_once_is_logged_in_one_write_and_each_listener_hears_of_it_once_it_is_all_there(
+    tmp_path: Path,
+) -> None:
+    journal = Journal(tmp_path)
+    heard: list[tuple[str, int]] = []
+    path = tmp_path / "events.jsonl"
+    journal.listen(lambda event: heard.append((event.key, len(path.read_bytes().splitlines()))))
+    journal.append_all([Noted(key="a", text=""), Noted(key="b", text="")])
+    journal.close()
+    assert heard == [("a", 2), ("b", 2)]
+    assert [(e.seq, e.key) for e in read_events(path)[0]] == [(0, "a"), (1, "b")]
+
+
 def test_damage_before_the_last_line_is_refused_and_nothing_is_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     path.write_text('{"type":"noted","key":"a"}\n{"type":"noted","key":"b","text":"x"}\n')
