@@ -121,9 +121,14 @@ class Prior:
 
 @dataclass(frozen=True, slots=True)
 class Recall:
-    """What a prompt is told. `blocked` strategies may not be proposed again; `preferred` are offered first."""
+    """What a run goes by.
+
+    `blocked` strategies may not be proposed again; `preferred` are offered first; the methods of one in `together` help
+    only together, which lifts a block of one of them alone.
+    """
 
     blocked: tuple[Advice, ...] = ()
     preferred: tuple[Advice, ...] = ()
     lessons: tuple[str, ...] = ()
     priors: tuple[Prior, ...] = ()
+    together: tuple[Advice, ...] = ()
