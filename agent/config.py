@@ -83,6 +83,7 @@ class TaskSection(Section):
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
     backend: Literal["auto", "cuda", "cutlass", "triton", "cpp"] = "auto"
     family: str | None = None
+    shape_class: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$", max_length=100)] | None = None
     baseline: Path
     reference: Path | None = None
     dims: Mapping[str, Dim]
@@ -138,9 +139,13 @@ class MeasureSection(Section):
 
 
 class MemorySection(Section):
-    """Where strategies are remembered: any SQLAlchemy URL; SQLite paths resolve against the working directory."""
+    """Where strategies are remembered: any SQLAlchemy URL; SQLite paths resolve against the working directory.
+
+    `tokens`: how many of them a prompt may spend on what memory holds.
+    """
 
     url: str = "sqlite:///.roofclimb/memory.db"
+    tokens: Count = 1500
 
 
 class DeviceSection(Section):

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from memory.fingerprint import fingerprint
-from memory.recall import blocked_by
+from memory.recall import blocked_by, partners_in
 from memory.types import Advice, Recall, Strategy
 from profiling.types import AXES, Axis, Metric, Profile
 from prompts.catalogue import Catalogue, Method, switch_name
@@ -219,9 +219,11 @@ def _quotes(cited: float, measured: float) -> bool:
 
 
 def _blocked(plan: Plan, rules: PlanRules) -> list[str]:
+    # A method that failed alone may come with those that it needs.
+    alone = [m for m in plan.methods if partners_in(rules.recall, m.id, plan.method_ids) is None]
     strategies = [
         plan.strategy,
-        *(Strategy((m.id,), {m.id: dict(m.parameters)} if m.parameters else {}) for m in plan.methods),
+        *(Strategy((m.id,), {m.id: dict(m.parameters)} if m.parameters else {}) for m in alone),
     ]
     found: dict[int, Advice] = {}
     for strategy in strategies:

@@ -104,14 +104,19 @@ def distance(a: Scope, b: Scope) -> float | None:
       two CPU architectures; a CPU and a GPU are unrelated;
     - shape: 0.5 for each decade of work; 2 where one of two different classes is not a decade.
     """
-    terms = (
-        _family_distance(a.family, b.family),
-        _backend_distance(a.backend, b.backend),
-        _arch_distance(a.arch, b.arch),
-        _shape_distance(a.shape_class, b.shape_class),
-    )
-    known = [term for term in terms if term is not None]
-    return sum(known) if len(known) == len(terms) else None
+    found = terms(a, b).values()
+    known = [term for term in found if term is not None]
+    return sum(known) if len(known) == len(found) else None
+
+
+def terms(a: Scope, b: Scope) -> Mapping[str, float | None]:
+    """The four terms of `distance` by name; None for one that makes the scopes unrelated."""
+    return {
+        "family": _family_distance(a.family, b.family),
+        "backend": _backend_distance(a.backend, b.backend),
+        "arch": _arch_distance(a.arch, b.arch),
+        "shape": _shape_distance(a.shape_class, b.shape_class),
+    }
 
 
 def describe(scope: Scope) -> str:

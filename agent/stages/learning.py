@@ -1,23 +1,46 @@
-"""What goes into strategy memory: outcomes against the kernel a strategy was applied to.
+"""What goes into strategy memory: outcomes against the kernel a strategy was applied to, beyond this run's noise.
 
-Missing evidence teaches nothing.
+Missing evidence teaches nothing, nor does a fault of the machine.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from agent.events import Attributed, Attribution, Evaluated, Remembered
 from agent.plan import Plan
 from agent.run import Run
 from agent.stages.ablation import Ablation
+from agent.stages.interplay import Pair, find_pairs
+from agent.stages.lessons import failure_lesson, method_lesson, pair_lesson
 from backends.types import Rejected
 from memory.errors import StoreError
+from memory.faults import is_environment
+from memory.sanitise import LONGEST_REASON
 from memory.types import Outcome, Record, Strategy
-from profiling.types import Comparison
+from profiling.types import Comparison, Evaluation
 
-# A reason is one line of a prompt; a store of logs it is not.
-_LONGEST_REASON = 400
+
+@dataclass(frozen=True, slots=True)
+class BranchFates:
+    """How an iteration's branches ended, repairs included.
+
+    Attributes:
+        passed: how many were right and timed.
+        failures: one line for each that failed by its own fault.
+        undecided: how many ended by what says nothing of the strategy: a time that cannot be believed, a fault of the
+            machine.
+    """
+
+    passed: int
+    failures: tuple[str, ...]
+    undecided: int
+
+    @property
+    def count(self) -> int:
+        """Branches that came to be built."""
+        return self.passed + len(self.failures) + self.undecided
 
 
 def remember_attempt(
@@ -28,7 +51,10 @@ def remember_attempt(
     attributed: Attributed,
     ablations: Mapping[str, Ablation],
 ) -> None:
-    """Store the plan as a whole, and each method by its own attribution.
+    """Store the plan as a whole, each method by its own attribution, and methods that help only together as pairs.
+
+    A champion that turned out wrong (in a timed call, or by a sanitizer) proves nothing by its times; it counts against
+    the plan where no other branch passed.
 
     Args:
         run: the run.
@@ -38,59 +64,119 @@ def remember_attempt(
         attributed: the attribution table.
         ablations: the champion without each method.
     """
-    records = []
-    for row in attributed.rows:
-        ablation = ablations.get(row.method)
-        record = _single(run, iteration, plan, row, ablation.comparison if ablation else None)
-        if record is not None:
-            records.append(record)
+    fates = branch_fates(run, iteration)
+    if isinstance(comparison, Rejected) and comparison.stage == "verify":
+        alone = fates.passed <= 1 and not fates.undecided and not is_environment(comparison.reason)
+        _store(run, iteration, [_rejected(run, iteration, plan, (comparison.reason,))] if alone else [])
+        return
+    pairs: tuple[Pair, ...] = ()
+    if isinstance(comparison, Comparison):
+        pairs = find_pairs(attributed.rows, ablations, comparison, run.smallest_gain)
+    paired = {method for pair in pairs for method in pair.methods}
+    found: list[Record | None] = [
+        _single(run, iteration, plan, row, ablations.get(row.method), fates)
+        for row in attributed.rows
+        if row.method not in paired
+    ]
+    found += [_pair(run, iteration, plan, pair, fates) for pair in pairs if len(plan.methods) > len(pair.methods)]
     # A plan of one method is that method: only its own attribution may speak for it.
     if len(plan.methods) > 1 and isinstance(comparison, Comparison):
-        records.append(_measured(run, iteration, plan.strategy, comparison, ""))
-    _store(run, iteration, records)
+        whole = next((pair for pair in pairs if set(pair.methods) == set(plan.method_ids)), None)
+        text = pair_lesson(plan, whole, run.scope.family, fates.failures, fates.count) if whole else ""
+        found.append(_measured(run, iteration, plan.strategy, comparison, text, together=whole is not None))
+    _store(run, iteration, [record for record in found if record is not None])
 
 
 def remember_failure(run: Run, iteration: int, plan: Plan) -> None:
-    """No branch passed: the strategy is stored as rejected if kernels were at fault, with what they did.
+    """No branch passed: the strategy is stored as rejected if its kernels were at fault, all of them.
 
-    An answer that never came, or times that could not be believed, are no fault of the strategy.
+    An answer that never came, times that could not be believed and faults of the machine are no fault of the strategy.
     """
-    faults = [
-        f"{e.branch}: {e.outcome.reason}"
-        for e in run.journal.all(Evaluated)
-        if e.iteration == iteration and (isinstance(e.outcome, Rejected) or e.outcome.verdict == "fail")
-    ]
-    reason = "; ".join(faults)[:_LONGEST_REASON]
-    records = [_record(run, iteration, plan.strategy, "rejected", None, reason, "")] if faults else []
-    _store(run, iteration, records)
+    fates = branch_fates(run, iteration)
+    blamed = fates.failures and not fates.undecided
+    _store(run, iteration, [_rejected(run, iteration, plan, fates.failures)] if blamed else [])
 
 
-def lesson(run: Run, row: Attribution) -> str:
-    """One line of at most 60 words for the next prompt, from the evidence alone."""
-    effect = ""
-    if row.attribution_ms is not None:
-        effect = f" {row.attribution_ms:+.4g} ms [{row.low_ms:.4g}, {row.high_ms:.4g}] when switched off;"
-    words = f"{row.method} on {run.scope.family}: {row.method_class};{effect} {row.reason}".split()
-    return " ".join(words[:60])
+def branch_fates(run: Run, iteration: int) -> BranchFates:
+    """How the branches ended: each by the last that was evaluated of it."""
+    last = {e.branch: e.outcome for e in run.journal.all(Evaluated) if e.iteration == iteration}
+    failures, passed, undecided = [], 0, 0
+    for branch, outcome in last.items():
+        if isinstance(outcome, Evaluation) and outcome.verdict == "pass":
+            passed += 1
+        elif _at_fault(outcome):
+            failures.append(f"{branch}: {outcome.reason}")
+        else:
+            undecided += 1
+    return BranchFates(passed, tuple(failures), undecided)
+
+
+def outcome_of(comparison: Comparison, smallest_gain: float) -> Outcome | None:
+    """What a comparison says beyond the run's noise; None where its best guess is a gain that it cannot prove.
+
+    `positive`: the lower end of the interval clears the noise. `negative`: not even its middle does.
+    """
+    if comparison.low > 1 + smallest_gain:
+        return "positive"
+    return "negative" if comparison.speedup <= 1 + smallest_gain else None
+
+
+def _at_fault(outcome: Evaluation | Rejected) -> bool:
+    if is_environment(outcome.reason or ""):
+        return False
+    return outcome.verdict == "fail" if isinstance(outcome, Evaluation) else outcome.stage != "time"
 
 
 def _single(
-    run: Run, iteration: int, plan: Plan, row: Attribution, effect: Comparison | Rejected | None
+    run: Run, iteration: int, plan: Plan, row: Attribution, ablation: Ablation | None, fates: BranchFates
 ) -> Record | None:
-    parameters = {m.id: dict(m.parameters) for m in plan.methods if m.id == row.method and m.parameters}
-    strategy = Strategy((row.method,), parameters)
+    strategy = Strategy((row.method,), _parameters(plan, (row.method,)))
+    text = method_lesson(plan, row, run.scope.family, fates.failures, fates.count)
+    effect = ablation.comparison if ablation else None
     if row.method_class == "implementation_failed":
-        return _record(run, iteration, strategy, "rejected", None, row.reason, lesson(run, row))
+        return _record(run, iteration, strategy, "rejected", None, row.reason, text)
     if row.method_class in ("effective", "ineffective") and isinstance(effect, Comparison):
-        return _measured(run, iteration, strategy, effect, lesson(run, row))
+        return _measured(run, iteration, strategy, effect, text)
     return None
 
 
-def _measured(run: Run, iteration: int, strategy: Strategy, comparison: Comparison, text: str) -> Record:
-    positive = comparison.low > 1 + run.smallest_gain
+def _pair(run: Run, iteration: int, plan: Plan, pair: Pair, fates: BranchFates) -> Record:
+    """A pair out of a larger plan: its effect is what the others' attributions leave of the champion's."""
+    reason = (
+        f"the plan's gain less its other methods' attributions; alone {pair.alone[0]:.3f}x and {pair.alone[1]:.3f}x"
+    )
+    return Record(
+        scope=run.scope,
+        strategy=Strategy(pair.methods, _parameters(plan, pair.methods)),
+        outcome="positive",
+        effect=pair.effect,
+        effect_low=pair.low,
+        effect_high=pair.high,
+        reason=reason,
+        run=run.run_id,
+        iteration=iteration,
+        versions=run.versions,
+        lesson=pair_lesson(plan, pair, run.scope.family, fates.failures, fates.count),
+        noise=run.smallest_gain,
+        together=True,
+    )
+
+
+def _rejected(run: Run, iteration: int, plan: Plan, failures: Sequence[str]) -> Record:
+    reason = "; ".join(failures)[:LONGEST_REASON]
+    text = failure_lesson(plan, run.scope.family, failures)
+    return _record(run, iteration, plan.strategy, "rejected", None, reason, text)
+
+
+def _measured(
+    run: Run, iteration: int, strategy: Strategy, comparison: Comparison, text: str, together: bool = False
+) -> Record | None:
+    outcome = outcome_of(comparison, run.smallest_gain)
+    if outcome is None:
+        return None
     gain = f"{comparison.speedup:.3f}x [{comparison.low:.3f}, {comparison.high:.3f}]"
     reason = f"{gain}, smallest claimable gain {run.smallest_gain:.3f}"
-    return _record(run, iteration, strategy, "positive" if positive else "negative", comparison, reason, text)
+    return _record(run, iteration, strategy, outcome, comparison, reason, text, together)
 
 
 def _record(
@@ -101,6 +187,7 @@ def _record(
     comparison: Comparison | None,
     reason: str,
     text: str,
+    together: bool = False,
 ) -> Record:
     return Record(
         scope=run.scope,
@@ -114,7 +201,15 @@ def _record(
         iteration=iteration,
         versions=run.versions,
         lesson=text,
+        noise=run.smallest_gain,
+        base_ms=comparison.a_ms if comparison else None,
+        ms=comparison.b_ms if comparison else None,
+        together=together,
     )
+
+
+def _parameters(plan: Plan, methods: Sequence[str]) -> dict[str, dict[str, str | int | float | bool]]:
+    return {m.id: dict(m.parameters) for m in plan.methods if m.id in methods and m.parameters}
 
 
 def _store(run: Run, iteration: int, records: Sequence[Record]) -> None:
