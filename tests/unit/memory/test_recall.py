@@ -102,7 +102,7 @@ def test_what_failed_nearby_is_not_preferred_for_a_success_far_away() -> None:
         stored(1, record(scope=SISTER, effect=5.0), days_ago=3),
         stored(2, record(scope=NEXT_DECADE, outcome="negative", effect=0.8), days_ago=9),
     )
-    assert told == Recall()
+    assert told.blocked == told.preferred == ()
 
 
 def test_old_successes_rank_below_equal_new_ones() -> None:
