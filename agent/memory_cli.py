@@ -97,7 +97,7 @@ def show(record_id: int, url: str) -> Result:
     details = {
         "fingerprint": stored.fingerprint,
         "created": stored.created,
-        "parameters": shown_parameters(record.strategy.parameters),
+        "parameters": shown_parameters(record.strategy.methods, record.strategy.parameters),
         "together": "these methods help only together" if record.together else "",
         "reason": record.reason,
         "times": f"{record.base_ms:g} ms before, {record.ms:g} ms with it" if times else "",

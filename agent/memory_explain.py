@@ -16,10 +16,9 @@ from agent.scopes import scope_of
 from backends.registry import detect, get_backend
 from backends.types import Backend, ToolchainError
 from memory.recall import pooled_evidence, recall
-from memory.sanitise import shown_parameters
 from memory.scope import describe, terms
 from memory.standing import Standing, grouped, seen_from, standing
-from memory.telling import tell
+from memory.telling import strategy_shown, tell
 from memory.types import Scope, StoredRecord
 from profiling.device import cpu_facts
 from profiling.gpu_device import find_gpu
@@ -125,8 +124,7 @@ def _as_json(found: Standing, scope: Scope) -> dict[str, object]:
 def _why(found: Standing, scope: Scope) -> str:
     group = found.group
     strategy = group.record.strategy
-    parameters = shown_parameters(strategy.parameters)
-    what = " + ".join(strategy.methods) + (f" ({parameters})" if parameters else "")
+    what = strategy_shown(strategy.methods, strategy.parameters)
     parts = [f"{name} {value:.2f}" for name, value in terms(group.record.scope, scope).items() if value]
     distance = f" Distance: {', '.join(parts)}." if parts else ""
     return f"  {found.status:<9}  record {group.newest.stored.id}, {what}: {found.why}.{distance}"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 LONGEST_REASON = 400
@@ -35,9 +35,9 @@ def clean_text(text: str, longest: int) -> str:
     return shown if len(shown) <= longest else shown[: longest - 1].rstrip() + "…"
 
 
-def shown_parameters(parameters: Mapping[str, Mapping[str, Any]]) -> str:
-    """Parameters for a prompt or a listing, `tile_m 64, tile_n 128`; those of several methods are told apart."""
-    several = len(parameters) > 1
+def shown_parameters(methods: Sequence[str], parameters: Mapping[str, Mapping[str, Any]]) -> str:
+    """A strategy's parameters for a prompt or a listing, `tile_m 64`; those of one of several methods with its name."""
+    several = len(methods) > 1
     parts = []
     for method, values in parameters.items():
         text = ", ".join(f"{clean_text(str(name), LONGEST_VALUE)} {_value(value)}" for name, value in values.items())

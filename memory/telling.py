@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from memory.sanitise import LONGEST_LESSON, clean_text, shown_parameters
 from memory.types import Advice, Prior, Recall
@@ -80,10 +81,15 @@ def tell(
 
 def advice_line(advice: Advice) -> str:
     """`memory.tiling_cache (tile_m 64): 1.50x [1.40, 1.60] on gemm/…, run_1, iteration 1 (record 7)`."""
-    parameters = shown_parameters(advice.parameters)
-    what = " + ".join(advice.methods) + (f" ({parameters})" if parameters else "")
     together = "; they help only together" if advice.together else ""
+    what = strategy_shown(advice.methods, advice.parameters)
     return f"{what}: {clean_text(advice.evidence, LONGEST_EVIDENCE)}{together} (record {advice.record_id})"
+
+
+def strategy_shown(methods: Sequence[str], parameters: Mapping[str, Mapping[str, Any]]) -> str:
+    """`memory.tiling_cache + compute.simd (memory.tiling_cache: tile_m 64)`."""
+    shown = shown_parameters(methods, parameters)
+    return " + ".join(methods) + (f" ({shown})" if shown else "")
 
 
 def prior_line(prior: Prior) -> str:
