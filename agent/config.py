@@ -14,7 +14,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from agent.config_llm import PATHS, LLMSection, RoleSection
-from agent.config_values import Count, Dim, Gpu, NotNegative, Positive, Section, Whole
+from agent.config_values import Count, Dim, Gpu, NotNegative, Positive, Section, ShapeClass, Whole
 from agent.errors import ConfigError
 
 _Placed = TypeVar("_Placed", bound=Section)
@@ -83,7 +83,7 @@ class TaskSection(Section):
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
     backend: Literal["auto", "cuda", "cutlass", "triton", "cpp"] = "auto"
     family: str | None = None
-    shape_class: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$", max_length=100)] | None = None
+    shape_class: ShapeClass | None = None
     baseline: Path
     reference: Path | None = None
     dims: Mapping[str, Dim]

@@ -31,6 +31,17 @@ Count = Annotated[Whole, Field(ge=1)]
 Gpu = Annotated[int, Field(ge=0)] | Annotated[str, Field(pattern=r"^(GPU|MIG)-[0-9a-zA-Z-]+$")]
 
 
+def _decade(value: object) -> object:
+    """YAML reads `1e10` as a number."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or value < 1:
+        return value
+    return f"1e{len(str(int(value))) - 1}"
+
+
+ShapeClass = Annotated[str, BeforeValidator(_decade), Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$", max_length=100)]
+"""A decade of work, `1e10`, or a word of one's own."""
+
+
 class Section(BaseModel):
     """Base of every section: immutable, no unknown keys."""
 

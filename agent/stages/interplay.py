@@ -20,8 +20,6 @@ class Pair:
         methods: their ids, in the order of the plan.
         effect, low, high: speedup of both together over the kernel they were applied to, with its 95% interval.
         alone: speedup with the first alone and with the second alone, the rest of the plan left out.
-        measured: whether `effect` is the champion's own comparison; otherwise the effects of the plan's other methods
-            were taken out of it.
     """
 
     methods: tuple[str, str]
@@ -29,7 +27,6 @@ class Pair:
     low: float
     high: float
     alone: tuple[float, float]
-    measured: bool
 
 
 def find_pairs(
@@ -65,7 +62,7 @@ def find_pairs(
         )
         low = math.exp(joint - half)
         if low > 1 + smallest_gain and max(alone) <= 1 + smallest_gain:
-            pairs.append(Pair((first, second), math.exp(joint), low, math.exp(joint + half), alone, not others))
+            pairs.append(Pair((first, second), math.exp(joint), low, math.exp(joint + half), alone))
     return tuple(pairs)
 
 
