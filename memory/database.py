@@ -124,6 +124,9 @@ def _begin_on_server(connection: Connection) -> None:
     if _writes(connection):
         connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{BUSY_TIMEOUT_S:.0f}s'")
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_ADVISORY_LOCK})")
+    else:
+        # Records and their methods are read by two statements, between which another may forget some.
+        connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
 
 
 def _writes(connection: Connection) -> bool:

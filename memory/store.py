@@ -22,6 +22,8 @@ from memory.schema import MethodRow, RecordRow, entry_of_row, row_of
 from memory.types import Outcome, Record, StoredRecord
 from memory.wire import Entry, entry_of, first_error
 
+_IDS_AT_ONCE = 500
+
 
 class Store:
     """Strategy memory at a SQLAlchemy URL; SQLite files are made on first use, with their folder.
@@ -146,9 +148,13 @@ class Store:
         Raises:
             StoreError: the database refused; then all are still there.
         """
+        gone = 0
         with self._guard(), self._writer.begin() as connection:
-            connection.execute(delete(MethodRow).where(MethodRow.record_id.in_(record_ids)))
-            return connection.execute(delete(RecordRow).where(RecordRow.id.in_(record_ids))).rowcount
+            for start in range(0, len(record_ids), _IDS_AT_ONCE):
+                ids = record_ids[start : start + _IDS_AT_ONCE]
+                connection.execute(delete(MethodRow).where(MethodRow.record_id.in_(ids)))
+                gone += connection.execute(delete(RecordRow).where(RecordRow.id.in_(ids))).rowcount
+        return gone
 
     def _open(self, create: bool) -> None:
         """Look before touching: nothing is changed in a file until it is known to be ours, or empty."""

@@ -116,6 +116,22 @@ def test_an_older_spelling_of_a_strategy_is_found_again(store: Store) -> None:
     assert blocked_by(told, fingerprint("cpp", reworded.strategy)) is not None
 
 
+def test_what_is_forgotten_is_gone_and_nothing_else(store: Store) -> None:
+    ids = store.add([record(f"m{at}", "simd") for at in range(1200)])
+    assert store.delete(ids[:1100]) == 1100
+    assert store.delete(ids[:1100]) == 0
+    assert [found.id for found in store.query()] == list(ids[1100:])
+    assert store.add([record("m0", "simd")])[0] not in ids[1100:]
+
+
+def test_what_a_record_rests_on_is_kept_with_it(store: Store) -> None:
+    """Pooling and pairs need them, and a person who asks why."""
+    measured = replace(record("a", "b"), noise=0.03, base_ms=1.5, ms=1.0, together=True)
+    (found,) = (store.get(record_id) for record_id in store.add([measured]))
+    assert found is not None
+    assert found.record == measured
+
+
 @pytest.mark.parametrize(
     ("url", "said"),
     [
