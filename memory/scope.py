@@ -119,6 +119,12 @@ def terms(a: Scope, b: Scope) -> Mapping[str, float | None]:
     }
 
 
+def related(scope: Scope) -> tuple[frozenset[str], frozenset[str]]:
+    """The families and the backends that evidence may come from; `distance` decides about each."""
+    families = frozenset({scope.family}).union(*(group for group in SISTERS if scope.family in group))
+    return families, GPU_BACKENDS if scope.backend in GPU_BACKENDS else frozenset({scope.backend})
+
+
 def describe(scope: Scope) -> str:
     """`gemm/cpp/x86_64/1e8`, as in evidence lines and listings."""
     return "/".join((scope.family, scope.backend, scope.arch, scope.shape_class))

@@ -19,7 +19,8 @@ from memory.database import WRITES, is_corrupt, make_engine, parse_url, remedy, 
 from memory.errors import StoreError, StoreMissing
 from memory.migrate import HEAD, ForeignDatabase, revision_of, upgrade
 from memory.schema import MethodRow, RecordRow, entry_of_row, row_of
-from memory.types import Outcome, Record, StoredRecord
+from memory.scope import related
+from memory.types import Outcome, Record, Scope, StoredRecord
 from memory.wire import Entry, entry_of, first_error
 
 _IDS_AT_ONCE = 500
@@ -99,9 +100,12 @@ class Store:
         outcome: Outcome | None = None,
         run: str | None = None,
         method: str | None = None,
+        related_to: Scope | None = None,
         limit: int | None = None,
     ) -> tuple[StoredRecord, ...]:
         """The records that match all that is given, oldest id first; `limit` keeps the newest ones.
+
+        `related_to` leaves out families and backends of which nothing can be learned for that scope.
 
         Raises:
             StoreError: the database refused, or holds a row that was changed by hand and makes no sense.
@@ -116,6 +120,9 @@ class Store:
         ):
             if value is not None:
                 wanted = wanted.where(column == value)
+        if related_to is not None:
+            families, backends = related(related_to)
+            wanted = wanted.where(RecordRow.family.in_(families), RecordRow.backend.in_(backends))
         if method is not None:
             wanted = wanted.where(RecordRow.methods.any(MethodRow.method == method))
         with self._guard(), Session(self._engine) as session:

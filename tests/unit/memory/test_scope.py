@@ -5,7 +5,17 @@ from dataclasses import replace
 
 import pytest
 
-from memory.scope import FAMILY_WORDS, SISTERS, derive_family, describe, distance, shape_class, terms
+from memory.scope import (
+    FAMILY_WORDS,
+    GPU_BACKENDS,
+    SISTERS,
+    derive_family,
+    describe,
+    distance,
+    related,
+    shape_class,
+    terms,
+)
 from memory.types import Scope
 
 HOPPER = Scope("gemm", "cuda", "sm_90", "1e10")
@@ -150,6 +160,15 @@ def test_kin_are_nearer_than_strangers(one: str, nearer: str, further: str) -> N
     near, off = (distance(here, replace(here, family=name)) for name in (nearer, further))
     assert near is not None
     assert off is None or near < off
+
+
+def test_nothing_related_is_left_out_of_what_is_asked_for() -> None:
+    """A run would not hear of what its store left out."""
+    scopes = [Scope(f, b, "sm_90", "1e7") for f in FAMILY_WORDS for b in (*GPU_BACKENDS, "cpp")]
+    for here in scopes:
+        families, backends = related(here)
+        near = {(s.family, s.backend) for s in scopes if distance(here, s) is not None}
+        assert near == {(f, b) for f in families for b in backends}
 
 
 def test_description_is_what_evidence_lines_show() -> None:

@@ -89,6 +89,7 @@ def test_query_keeps_to_what_is_asked(store: Store) -> None:
         "method": store.query(method="b"),
         "both": store.query(method="b", outcome="positive"),
         "limit": store.query(limit=2),
+        "related": store.query(related_to=replace(GEMM, family="conv", arch="aarch64")),
     }
     got = {name: [ids.index(found.id) for found in records] for name, records in asked.items()}
     assert got == {
@@ -101,6 +102,7 @@ def test_query_keeps_to_what_is_asked(store: Store) -> None:
         "method": [0, 1],
         "both": [0],
         "limit": [1, 2],
+        "related": [0, 1],
     }
 
 
