@@ -131,7 +131,7 @@ def describe(scope: Scope) -> str:
 
 
 def _normalised(name: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_") or "unnamed"
+    return re.sub(r"[^a-z0-9]+", "_", name.lower())[:100].strip("_") or "unnamed"
 
 
 def _family_distance(a: str, b: str) -> float | None:

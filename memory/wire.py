@@ -193,8 +193,9 @@ def entry_of(record: Record, created: datetime) -> Entry:
     """
     scope, strategy = record.scope, record.strategy
     try:
-        # Through JSON, so that what is compared, written and read back is one and the same.
-        parameters = json.loads(json.dumps({name: dict(given) for name, given in strategy.parameters.items()}))
+        # Through JSON, so that what is compared, written and read back is the same; a server knows no NaN in it.
+        given = json.dumps({name: dict(values) for name, values in strategy.parameters.items()})
+        parameters = json.loads(given, parse_constant=lambda constant: str(float(constant)))
         return Entry(
             created=created,
             fingerprint=fingerprint(scope.backend, strategy),

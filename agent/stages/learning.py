@@ -47,7 +47,10 @@ def _store(run: Run, iteration: int, records: Sequence[Record]) -> None:
         run.progress.activity("remembering")
         try:
             ids = run.store.add(records)
-        except StoreError as error:
+        except (
+            StoreError,
+            ValueError,
+        ) as error:  # the latter: a record that cannot be kept, such as one of a huge plan
             run.note(f"iter{iteration}/remember", f"iteration {iteration}: nothing remembered: {error}")
             ids = ()
         lessons = tuple(r.lesson for r in records if r.lesson)

@@ -49,6 +49,7 @@ def far(a: Scope, b: Scope) -> float:
         ("my task: Barnes-Hut!", "my_task_barnes_hut"),
         ("hummm", "hummm"),
         ("数", "unnamed"),
+        ("x" * 300, "x" * 100),
     ],
 )
 def test_family_comes_from_the_task_name(name: str, family: str) -> None:

@@ -3,13 +3,16 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timezone
 
+import psycopg
 import pytest
 
+from memory.database import parse_url, remedy, shown
 from memory.errors import StoreError
 from memory.fingerprint import fingerprint
 from memory.recall import blocked_by, recall
 from memory.store import Store
 from memory.types import Outcome, Record
+from tests.unit.memory.postgres import Server
 from tests.unit.memory.records import GEMM, record
 
 
@@ -134,6 +137,16 @@ def test_what_a_record_rests_on_is_kept_with_it(store: Store) -> None:
     assert found.record == measured
 
 
+def test_whatever_a_model_gives_as_a_parameter_can_be_kept_and_found_again(store: Store) -> None:
+    """A server refuses NaN and lone surrogates in JSON, and a whole iteration would be lost with them."""
+    odd = {"m": {"a": float("nan"), "b": float("-inf"), "c": "x\0y", "d": "\udcff", "e": 10**30, "f": [1, {"g": None}]}}
+    learned = record("m", parameters=odd)
+    (found,) = (store.get(record_id) for record_id in store.add([learned]))
+    assert found is not None
+    assert found.fingerprint == fingerprint("cpp", learned.strategy)
+    assert fingerprint("cpp", found.record.strategy) == found.fingerprint
+
+
 @pytest.mark.parametrize(
     ("url", "said"),
     [
@@ -150,3 +163,36 @@ def test_a_url_that_cannot_be_used_is_one_line_without_the_password(url: str, sa
     assert said in str(refused.value)
     assert "secret" not in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_a_password_is_never_shown_wherever_it_stands() -> None:
+    url = parse_url("postgresql://user:secret@host/db?password=secret&sslmode=require")
+    assert url.drivername == "postgresql+psycopg"
+    assert "secret" not in shown(url)
+    assert "sslmode=require" in shown(url)
+
+
+@pytest.mark.parametrize(
+    ("line", "what_to_do"),
+    [
+        ("No module named 'psycopg'", "pip install 'roofclimb[postgresql]'"),
+        ("No module named 'MySQLdb'", "install that driver"),
+        ("database is locked", "another process holds it"),
+        ("database disk image is malformed", "restore it from a backup"),
+    ],
+)
+def test_what_a_database_says_comes_with_what_to_do(line: str, what_to_do: str) -> None:
+    assert remedy(line).startswith(what_to_do)
+
+
+def test_a_server_that_dropped_an_idle_connection_is_asked_again(postgres: Server) -> None:
+    """A night is long: the second iteration would find its memory gone."""
+    url = postgres.new_database()
+    with Store(url) as store, Store(url) as other:
+        store.add([record("a")])
+        other.query()
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
+        assert len(other.query()) == 1
+        store.add([record("b")])
+        assert len(other.query()) == 2
