@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from memory.decay import HALF_LIFE_DAYS as HALF_LIFE_DAYS
@@ -27,11 +27,10 @@ def recall(
     `UNBLOCKS_WITHIN` outweighs a failure there:
 
     - `blocked`: it failed (negative or rejected) in exactly this scope, and its weight is at least `STALE_BELOW`.
-      Newest first and never cut, because the validator refuses by it. A fingerprint is the whole strategy, so a method
-      alone is blocked only by a record of that method alone.
+      Newest first and never cut, because the validator refuses by it. A fingerprint is the whole strategy: a method
+      that failed by its own attribution is blocked as a plan of its own, and not in other company.
     - `preferred`: it succeeded there. The best `limit` by ln(pooled speedup) · 2^-distance · weight, which is the order
       of the measured effects where scope, age and tools are equal.
-    - `together`: of those, all whose methods help only together.
     - `lessons`: the lessons of related scopes without repetition, at most `limit`, by 2^-distance · weight, newer first
       among equals.
     - `priors`: see `memory.priors`.
@@ -55,21 +54,12 @@ def recall(
         preferred=tuple(advice(group) for group in preferred[:limit]),
         lessons=_lessons([group for scopes in groups for group in scopes], limit),
         priors=priors(seen),
-        together=tuple(advice(group) for group in preferred if group.record.together),
     )
 
 
 def blocked_by(recalled: Recall, fingerprint: str) -> Advice | None:
     """The evidence that blocks exactly this strategy, None where it may be proposed."""
     return next((advice for advice in recalled.blocked if advice.fingerprint == fingerprint), None)
-
-
-def partners_in(recalled: Recall, method: str, planned: Sequence[str]) -> Advice | None:
-    """The remembered strategy that needs `method` together with others, all of which are planned; None without one."""
-    for pair in recalled.together:
-        if method in pair.methods and set(pair.methods) <= set(planned):
-            return pair
-    return None
 
 
 def advice(group: Group) -> Advice:

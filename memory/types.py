@@ -121,14 +121,9 @@ class Prior:
 
 @dataclass(frozen=True, slots=True)
 class Recall:
-    """What a run goes by.
-
-    `blocked` strategies may not be proposed again; `preferred` are offered first; the methods of one in `together` help
-    only together, which lifts a block of one of them alone.
-    """
+    """What a run goes by. `blocked` strategies may not be proposed again; `preferred` are offered first."""
 
     blocked: tuple[Advice, ...] = ()
     preferred: tuple[Advice, ...] = ()
     lessons: tuple[str, ...] = ()
     priors: tuple[Prior, ...] = ()
-    together: tuple[Advice, ...] = ()

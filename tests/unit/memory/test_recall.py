@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from memory.fingerprint import fingerprint
-from memory.recall import HALF_LIFE_DAYS, blocked_by, evidence, partners_in, recall
+from memory.recall import HALF_LIFE_DAYS, blocked_by, evidence, recall
 from memory.types import Recall, Scope, StoredRecord, Strategy
 from tests.unit.memory.records import GEMM, NOW, record, stored
 
@@ -208,14 +208,9 @@ def test_a_success_in_a_nearer_scope_counts_before_a_failure_further_off() -> No
     assert [advice.record_id for advice in told.preferred] == [1]
 
 
-def test_what_works_only_together_is_kept_as_a_pair_whatever_the_limit() -> None:
-    pairs = [stored(at, replace(record(f"a{at}", f"b{at}", effect=1.1), together=True), days_ago=1) for at in range(12)]
-    told = here(*pairs, limit=3)
-    assert len(told.together) == 12
-    assert all(advice.together for advice in told.preferred)
-    assert partners_in(told, "a1", ["b1", "c", "a1"]) is not None
-    assert partners_in(told, "a1", ["a1", "b2"]) is None
-    assert partners_in(told, "c", ["a1", "b1", "c"]) is None
+def test_what_works_only_together_is_offered_as_a_pair() -> None:
+    (advice,) = here(stored(1, replace(record("a", "b", effect=1.5), together=True))).preferred
+    assert (advice.methods, advice.together) == (("a", "b"), True)
 
 
 def test_evidence_too_old_or_far_to_mean_anything_is_not_told() -> None:
