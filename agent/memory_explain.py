@@ -73,9 +73,8 @@ def explain(
         "strategies": [_as_json(s, scope) for s in standings],
         "priors": [asdict(p) for p in told_of.priors],
     }
-    head = (
-        f"{config.task.name} is {describe(scope)}; {len(standings)} related strategies, {len(records)} records in all."
-    )
+    counts = f"related strategies: {len(standings)}, records in all: {len(records)}"
+    head = f"{config.task.name} is {describe(scope)}; {counts}."
     body = (
         f"A prompt would be told ({data['tokens']} tokens):\n\n{prompt}"
         if prompt

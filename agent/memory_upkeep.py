@@ -96,12 +96,12 @@ def statistics(records: Sequence[StoredRecord], url: str) -> tuple[dict[str, Any
         "scopes": {scope: dict(found) for scope, found in sorted(scopes.items())},
         "methods": dict(methods.most_common()),
     }
-    lines = [f"{url}: {len(records)} records of {len(runs)} runs"]
+    lines = [f"{url}: records {len(records)}, runs {len(runs)}"]
     if records:
         lines.append(f"  from {times[0][:19]} to {times[-1][:19]}, revision {HEAD}")
         lines.append(f"  {_counts(outcomes)}; {data['together']} only together, {data['lessons']} with a lesson")
         lines += [f"  {scope}: {_counts(found)}" for scope, found in sorted(scopes.items())]
-        lines += [f"  {method}: {count} records" for method, count in methods.most_common(10)]
+        lines += [f"  {method}: {count}" for method, count in methods.most_common(10)]
     return data, "\n".join(lines)
 
 

@@ -180,7 +180,7 @@ def test_explain_says_what_a_run_would_be_told_and_why(task: Path, url: str) -> 
         ("tiling", "simd"): "preferred",
     }
     assert "tiling + simd (tiling: bm 64): 1.50x" in told["prompt"]
-    assert "- Lesson: Tile for L2" in told["prompt"]
+    assert "What earlier runs noted:\n- Tile for L2" in told["prompt"]
     said = memory("explain", str(task), "--url", url, "--arch", "x86_64").stdout
     assert told["prompt"].strip() in said
     assert "blocked    record 2, prefetch: failed here, weight" in said
@@ -239,7 +239,7 @@ def test_stats_count_by_scope_outcome_and_method(url: str) -> None:
     assert counted["outcomes"] == {"positive": 1, "negative": 1, "rejected": 1}
     assert counted["scopes"] == {"gemm/cpp/x86_64/1e8": {"positive": 1, "negative": 1, "rejected": 1}}
     assert counted["methods"] == {"tiling": 1, "simd": 1, "prefetch": 1, "unroll": 1}
-    assert "3 records of 1 runs" in memory("stats", "--url", url).stdout
+    assert "records 3, runs 1" in memory("stats", "--url", url).stdout
 
 
 def test_an_older_tools_file_is_imported_with_our_names(tmp_path: Path) -> None:
