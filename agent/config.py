@@ -15,7 +15,7 @@ from ruamel.yaml.error import YAMLError
 
 from agent.config_executor import Executor, ExecutorSection
 from agent.config_llm import PATHS, LLMSection, RoleSection
-from agent.config_values import Count, Dim, Gpus, NotNegative, Positive, Section, Whole
+from agent.config_values import Count, Dim, Gpus, NotNegative, Positive, Section, ShapeClass, Whole
 from agent.errors import ConfigError
 
 _Placed = TypeVar("_Placed", bound=Section)
@@ -84,6 +84,7 @@ class TaskSection(Section):
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
     backend: Literal["auto", "cuda", "cutlass", "triton", "cpp"] = "auto"
     family: str | None = None
+    shape_class: ShapeClass | None = None
     baseline: Path
     reference: Path | None = None
     dims: Mapping[str, Dim]
@@ -139,9 +140,13 @@ class MeasureSection(Section):
 
 
 class MemorySection(Section):
-    """Where strategies are remembered: any SQLAlchemy URL; SQLite paths resolve against the working directory."""
+    """Where strategies are remembered: any SQLAlchemy URL; SQLite paths resolve against the working directory.
+
+    `tokens`: how many of them a prompt may spend on what memory holds.
+    """
 
     url: str = "sqlite:///.roofclimb/memory.db"
+    tokens: Count = 1500
 
 
 class DeviceSection(Section):

@@ -39,6 +39,17 @@ def _all(value: object) -> object:
 Gpus = Annotated[tuple[Gpu, ...], BeforeValidator(_all), PlainSerializer(lambda gpus: list(gpus) or "all")]
 
 
+def _decade(value: object) -> object:
+    """YAML reads `1e10` as a number."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or value < 1:
+        return value
+    return f"1e{len(str(int(value))) - 1}"
+
+
+ShapeClass = Annotated[str, BeforeValidator(_decade), Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$", max_length=100)]
+"""A decade of work, `1e10`, or a word of one's own."""
+
+
 class Section(BaseModel):
     """Base of every section: immutable, no unknown keys."""
 

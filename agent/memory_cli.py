@@ -1,4 +1,4 @@
-"""`memory list|show|export|import`: strategy memory on the command line."""
+"""`memory list|show|explain|export|import|prune|stats`: strategy memory on the command line."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -85,20 +86,26 @@ def list_records(
 @command
 def show(record_id: int, url: str) -> Result:
     """Show one record in full."""
+    from memory.sanitise import shown_parameters
+
     with _opened(url, create=False) as store:
         stored = store.get(record_id)
     if stored is None:
         raise ConfigError(f"no record {record_id} in {_shown(url)}; `memory list` shows the ids")
     record = stored.record
+    times = record.base_ms is not None and record.ms is not None
     details = {
         "fingerprint": stored.fingerprint,
         "created": stored.created,
-        "parameters": json.dumps(record.strategy.parameters),
+        "parameters": shown_parameters(record.strategy.methods, record.strategy.parameters),
+        "together": "these methods help only together" if record.together else "",
         "reason": record.reason,
+        "times": f"{record.base_ms:g} ms before, {record.ms:g} ms with it" if times else "",
+        "noise": "" if record.noise is None else f"gains under {record.noise:.3f} were not claimed",
         "lesson": record.lesson,
         "versions": json.dumps(dict(record.versions)),
     }
-    lines = [_line(stored), *(f"  {name + ':':<13}{value}" for name, value in details.items())]
+    lines = [_line(stored), *(f"  {name + ':':<13}{value}" for name, value in details.items() if value)]
     return _as_json(stored), "\n".join(lines)
 
 
@@ -123,19 +130,113 @@ def export(file: Path | None, url: str) -> Result:
 @memory_group.command("import")
 @click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
 @_url
+@click.option("--arch", help="For an older tool's file: the architecture of scopes that name none (sm_90, x86_64).")
 @command
-def import_(file: Path, url: str) -> Result:
-    """Add the records of the JSON document FILE (`-` for stdin): all or none; again changes nothing."""
-    from memory.exchange import ExchangeError, import_entries, parse
+def import_(file: Path, url: str, arch: str | None) -> Result:
+    """Add the records of the JSON document FILE (`-` for stdin): all or none; again changes nothing.
 
-    try:
-        entries = parse(_read(file))
-    except ExchangeError as error:
-        raise ConfigError(f"{file}: {error}; nothing was imported") from error
+    An older tool's `global_strategy_memory.json` is read too; what it cannot show is left out and named.
+    """
+    from agent.memory_upkeep import read_document
+    from memory.exchange import import_entries
+
+    entries, left_out = read_document(_read(file), str(file), _written(file), arch)
     with _opened(url, create=True) as store:
         done = import_entries(store, entries)
+    for line in left_out:
+        click.echo(f"left out: {line}", err=True)
     data = {"url": _shown(url), "imported": done.new, "known": done.known}
-    return data, f"{done.new} records imported, {done.known} were there already"
+    if left_out:
+        data["left_out"] = list(left_out)
+    more = f", {len(left_out)} left out" if left_out else ""
+    return data, f"{done.new} records imported, {done.known} were there already{more}"
+
+
+@memory_group.command("explain")
+@click.argument("task", metavar="TASK")
+@click.option("--url", help="SQLAlchemy URL of the memory; by default the task's own `memory.url`.")
+@click.option("--arch", help="As if on this architecture (sm_90, x86_64, …); by default this machine's.")
+@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key of the task file.")
+@command
+def explain(task: str, url: str | None, arch: str | None, overrides: tuple[str, ...]) -> Result:
+    """Print what a run of TASK (a file, or a shipped one's name) would be told now, and why."""
+    from agent.config import load_config
+    from agent.faults import as_exit_codes
+    from agent.memory_explain import explain as explained
+    from agent.memory_explain import where
+    from agent.paths import find_config
+
+    config = load_config(find_config(task), overrides)
+    with as_exit_codes():
+        found = where(config, arch)
+    records: tuple[StoredRecord, ...] = ()
+    used = url or config.memory.url
+    try:
+        with _opened(used, create=False) as store:
+            records = store.query()
+    except _NothingYet as error:
+        click.echo(str(error), err=True)
+    data, text = explained(config, found, records)
+    return {"url": _shown(used), **data}, text
+
+
+@memory_group.command("prune")
+@_url
+@click.option(
+    "--older-than", type=click.FloatRange(min=0), metavar="DAYS", help="Only records older than so many days."
+)
+@click.option("--id", "ids", type=int, multiple=True, help="Only this record; may be given again.")
+@click.option("--family", help="Only this operator family.")
+@click.option("--backend", help="Only this backend.")
+@click.option("--arch", help="Only this architecture.")
+@click.option("--outcome", type=click.Choice(["positive", "negative", "rejected"]), help="Only this outcome.")
+@click.option("--method", help="Only strategies with this method.")
+@click.option("--run", help="Only this run.")
+@click.option("--save", type=click.Path(path_type=Path), help="Write what is forgotten here first; `import` takes it.")
+@click.option("--yes", is_flag=True, help="Do it; without this it is only listed.")
+@command
+def prune(
+    url: str,
+    older_than: float | None,
+    ids: tuple[int, ...],
+    family: str | None,
+    backend: str | None,
+    arch: str | None,
+    outcome: Outcome | None,
+    method: str | None,
+    run: str | None,
+    save: Path | None,
+    yes: bool,
+) -> Result:
+    """Forget records: those that match all that is given. Without --yes they are only listed."""
+    from agent.memory_upkeep import to_prune
+    from memory.exchange import export_text
+
+    filters = {"family": family, "backend": backend, "arch": arch, "outcome": outcome, "method": method, "run": run}
+    if older_than is None and not ids and not any(filters.values()):
+        raise ConfigError("memory prune: say which records, for example --older-than 365, --run NAME or --id 7")
+    with _opened(url, create=False) as store:
+        matching = store.query(family=family, backend=backend, arch=arch, outcome=outcome, method=method, run=run)
+        doomed = to_prune(matching, older_than, ids)
+        if save is not None and doomed:
+            _write(save, export_text(doomed))
+        if yes:
+            store.delete([stored.id for stored in doomed])
+    lines = [_line(stored) for stored in doomed]
+    lines.append(f"{len(doomed)} records {'forgotten' if yes else 'would be forgotten; --yes does it'}")
+    data = {"url": _shown(url), "forgotten": yes, "records": [_as_json(stored) for stored in doomed]}
+    return data, "\n".join(lines)
+
+
+@memory_group.command("stats")
+@_url
+@command
+def stats(url: str) -> Result:
+    """Count what the memory holds: by outcome, scope and method."""
+    from agent.memory_upkeep import statistics
+
+    with _opened(url, create=False) as store:
+        return statistics(store.query(), _shown(url))
 
 
 @contextmanager
@@ -145,6 +246,8 @@ def _opened(url: str, *, create: bool) -> Iterator[Store]:
 
     try:
         with Store(url, create=create) as store:
+            if store.migrated is not None:
+                click.echo(store.migrated, err=True)
             yield store
     except StoreMissing as error:
         raise _NothingYet(str(error)) from error
@@ -174,6 +277,12 @@ def _read(file: Path) -> bytes:
         return sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
     except OSError as error:
         raise ConfigError(f"cannot read {file}: {error.strerror or error}") from error
+
+
+def _written(file: Path) -> datetime:
+    """When the file was last written; for stdin, now."""
+    seconds = None if str(file) == "-" else file.stat().st_mtime
+    return datetime.now(timezone.utc) if seconds is None else datetime.fromtimestamp(seconds, timezone.utc)
 
 
 def _write(file: Path, text: str) -> None:

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from memory.fingerprint import fingerprint
 from memory.recall import blocked_by
-from memory.types import Advice, Recall, Strategy
+from memory.types import Recall, Strategy
 from profiling.types import AXES, Axis, Metric, Profile
 from prompts.catalogue import Catalogue, Method, switch_name
 
@@ -219,19 +219,13 @@ def _quotes(cited: float, measured: float) -> bool:
 
 
 def _blocked(plan: Plan, rules: PlanRules) -> list[str]:
-    strategies = [
-        plan.strategy,
-        *(Strategy((m.id,), {m.id: dict(m.parameters)} if m.parameters else {}) for m in plan.methods),
-    ]
-    found: dict[int, Advice] = {}
-    for strategy in strategies:
-        advice = blocked_by(rules.recall, fingerprint(rules.backend, strategy))
-        if advice is not None:
-            found[advice.record_id] = advice
+    """Exactly what failed is refused. What failed by itself may work in other company: see docs/memory.md."""
+    advice = blocked_by(rules.recall, fingerprint(rules.backend, plan.strategy))
+    if advice is None:
+        return []
     return [
-        f"{' + '.join(a.methods)} is blocked by memory record {a.record_id}: {a.evidence}; "
+        f"{' + '.join(advice.methods)} is blocked by memory record {advice.record_id}: {advice.evidence}; "
         "change the methods or their parameters"
-        for a in found.values()
     ]
 
 

@@ -56,13 +56,12 @@ from agent.report.build import write_reports
 from agent.role_checks import check_roles
 from agent.roles import Providers, Roles
 from agent.run import Run
+from agent.scopes import scope_of
 from agent.state import State, StateFold, fold, write_state
 from agent.task import Task, on_machine, open_harness, prepare_task
 from backends.types import Backend, ToolchainError
 from memory.errors import StoreError
-from memory.scope import derive_family, shape_class
 from memory.store import Store
-from memory.types import Scope
 from profiling.device import cpu_facts
 from profiling.environment import to_markdown
 from profiling.harness.harness import Harness
@@ -191,6 +190,8 @@ def open_run(
         task = on_machine(bound, machine)
         store = _open_store(config)
         stack.callback(store.close)
+        if store.migrated is not None:
+            warnings.append(store.migrated)
         _log_start(folder, journal, config, task)
         task = with_hidden(task, _hidden(journal, task, cache / "builds"))
         journal.listen(_state_writer(journal, folder))
@@ -213,7 +214,7 @@ def open_run(
             machine=machine,
             catalogue=load_catalogue(),
             store=store,
-            scope=_scope(config, task, machine),
+            scope=scope_of(config.task, task.backend.name, machine.arch),
             asker=Asker(
                 Providers(roles, _usable(make_provider)),
                 roles.of,
@@ -358,13 +359,6 @@ def _open_store(config: Config) -> Store:
         return Store(config.memory.url)
     except StoreError as error:
         raise ConfigError(f"memory.url: {error}") from None
-
-
-def _scope(config: Config, task: Task, machine: Machine) -> Scope:
-    section = config.task
-    return Scope(
-        derive_family(section.name, section.family), task.backend.name, machine.arch, shape_class(section.dims)
-    )
 
 
 def copy_inputs(config: Config, task: Task, folder: Path) -> None:

@@ -181,10 +181,15 @@ def build_spec(section: TaskSection, hidden: tuple[Path, ...] = ()) -> BuildSpec
 def _hidden(config: Config) -> tuple[Path, ...]:
     """What no kernel may read, wherever it lies: runs with their answers, the memory, and what a harness works with."""
     scheme, _, database = config.memory.url.partition(":///")
-    memory = (Path(database.partition("?")[0]),) if scheme.startswith("sqlite") and database else ()
+    memory = _with_log_and_copies(Path(database.partition("?")[0])) if scheme.startswith("sqlite") and database else ()
     own = config.task.baseline.parent.parent  # of a run that goes on from its copies, and may have been moved
     runs = (config.output, own) if (own / "events.jsonl").is_file() else (config.output,)
     return (*runs, cache_folder(), *memory)
+
+
+def _with_log_and_copies(database: Path) -> tuple[Path, ...]:
+    log = (Path(f"{database}-wal"), Path(f"{database}-shm"))
+    return (database, *log, *database.parent.glob(f"{database.name}.*.bak"))
 
 
 def tensor_rules(section: TaskSection) -> Mapping[str, TensorRule] | None:

@@ -5,27 +5,18 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, CheckConstraint, ForeignKey, Index, String, Text, UniqueConstraint
+from sqlalchemy import JSON, CheckConstraint, ForeignKey, Index, String, Text, UniqueConstraint, false
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
 from memory.wire import Entry
 
-SCHEMA_VERSION = 1
+REVISION_TABLE = "roofclimb_revision"
+FIRST_SCHEMA_TABLE = "roofclimb_schema"
+"""What said the version before there were revisions."""
 
 
 class Base(DeclarativeBase):
     """All tables; their names carry a prefix because a fleet's database may hold other things too."""
-
-
-class SchemaRow(Base):
-    """One row: which version of this file wrote the tables."""
-
-    __tablename__ = "roofclimb_schema"
-
-    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    version: Mapped[int]
-
-    __table_args__ = (CheckConstraint("id = 1", name="one_row"),)
 
 
 class MethodRow(Base):
@@ -60,6 +51,10 @@ class RecordRow(Base):
     reason: Mapped[str] = mapped_column(Text)
     versions: Mapped[dict[str, str]] = mapped_column(JSON)
     lesson: Mapped[str] = mapped_column(Text)
+    noise: Mapped[float | None]
+    base_ms: Mapped[float | None]
+    ms: Mapped[float | None]
+    together: Mapped[bool] = mapped_column(server_default=false())
 
     methods: Mapped[list[MethodRow]] = relationship(order_by=MethodRow.position, lazy="selectin")
 
@@ -93,6 +88,10 @@ def row_of(entry: Entry) -> RecordRow:
         reason=entry.reason,
         versions=entry.versions,
         lesson=entry.lesson,
+        noise=entry.noise,
+        base_ms=entry.base_ms,
+        ms=entry.ms,
+        together=entry.together,
         methods=[MethodRow(position=at, method=method) for at, method in enumerate(entry.strategy.methods)],
     )
 
@@ -119,5 +118,9 @@ def entry_of_row(row: RecordRow) -> Entry:
             "iteration": row.iteration,
             "versions": row.versions,
             "lesson": row.lesson,
+            "noise": row.noise,
+            "base_ms": row.base_ms,
+            "ms": row.ms,
+            "together": row.together,
         }
     )

@@ -104,14 +104,25 @@ def distance(a: Scope, b: Scope) -> float | None:
       two CPU architectures; a CPU and a GPU are unrelated;
     - shape: 0.5 for each decade of work; 2 where one of two different classes is not a decade.
     """
-    terms = (
-        _family_distance(a.family, b.family),
-        _backend_distance(a.backend, b.backend),
-        _arch_distance(a.arch, b.arch),
-        _shape_distance(a.shape_class, b.shape_class),
-    )
-    known = [term for term in terms if term is not None]
-    return sum(known) if len(known) == len(terms) else None
+    found = terms(a, b).values()
+    known = [term for term in found if term is not None]
+    return sum(known) if len(known) == len(found) else None
+
+
+def terms(a: Scope, b: Scope) -> Mapping[str, float | None]:
+    """The four terms of `distance` by name; None for one that makes the scopes unrelated."""
+    return {
+        "family": _family_distance(a.family, b.family),
+        "backend": _backend_distance(a.backend, b.backend),
+        "arch": _arch_distance(a.arch, b.arch),
+        "shape": _shape_distance(a.shape_class, b.shape_class),
+    }
+
+
+def related(scope: Scope) -> tuple[frozenset[str], frozenset[str]]:
+    """The families and the backends that evidence may come from; `distance` decides about each."""
+    families = frozenset({scope.family}).union(*(group for group in SISTERS if scope.family in group))
+    return families, GPU_BACKENDS if scope.backend in GPU_BACKENDS else frozenset({scope.backend})
 
 
 def describe(scope: Scope) -> str:
@@ -120,7 +131,7 @@ def describe(scope: Scope) -> str:
 
 
 def _normalised(name: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_") or "unnamed"
+    return re.sub(r"[^a-z0-9]+", "_", name.lower())[:100].strip("_") or "unnamed"
 
 
 def _family_distance(a: str, b: str) -> float | None:

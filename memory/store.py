@@ -7,57 +7,56 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from json import JSONDecodeError
-from pathlib import Path
 
-import tenacity
 from pydantic import ValidationError
-from sqlalchemy import Connection, Engine, Select, create_engine, event, insert, inspect, select, text
-from sqlalchemy.engine import URL, make_url
-from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy import Connection, Select, delete, select, text
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from sqlalchemy.orm import Session
-from sqlalchemy.pool import ConnectionPoolEntry
 
+from memory.backup import copy_database, copy_file, copy_tables
+from memory.database import DEFAULT_URL as DEFAULT_URL
+from memory.database import WRITES, is_corrupt, make_engine, parse_url, remedy, shown, sqlite_path, use_wal
 from memory.errors import StoreError, StoreMissing
-from memory.schema import SCHEMA_VERSION, Base, MethodRow, RecordRow, SchemaRow, entry_of_row, row_of
-from memory.types import Outcome, Record, StoredRecord
+from memory.migrate import HEAD, ForeignDatabase, revision_of, upgrade
+from memory.schema import MethodRow, RecordRow, entry_of_row, row_of
+from memory.scope import related
+from memory.types import Outcome, Record, Scope, StoredRecord
 from memory.wire import Entry, entry_of, first_error
 
-DEFAULT_URL = "sqlite:///.roofclimb/memory.db"
-"""Relative to the working directory."""
-
-BUSY_TIMEOUT_S = 60.0
-"""How long a writer waits for the others before it gives up."""
-
-_WRITES = "roofclimb_writes"
+_IDS_AT_ONCE = 500
 
 
 class Store:
     """Strategy memory at a SQLAlchemy URL; SQLite files are made on first use, with their folder.
 
     SQLite runs in WAL mode: readers never wait, writers wait for one another (`BEGIN IMMEDIATE`, so that no write can
-    fail half way on a lock). Every `add` is one transaction: all of it is there or none of it, whatever is killed.
+    fail half way on a lock); on PostgreSQL an advisory lock does the same. Every `add` is one transaction: all of it is
+    there or none of it, whatever is killed. Opening brings older tables to this version's, behind the same lock and
+    after a copy; a newer or corrupt memory is copied, named and left as it is.
     """
 
     def __init__(self, url: str = DEFAULT_URL, *, create: bool = True) -> None:
         """Open the memory.
 
         Args:
-            url: any SQLAlchemy URL.
+            url: any SQLAlchemy URL; `postgresql://` means psycopg 3.
             create: make the memory where there is none; otherwise its absence is an error.
 
         Raises:
             StoreMissing: there is none and `create` is off.
-            StoreError: unreadable URL or missing driver, a file that is corrupt or not ours, a newer schema, no
+            StoreError: unreadable URL or missing driver, a file that is corrupt or not ours, newer tables, no
                 permission.
         """
-        parsed = _parse(url)
-        self.url = parsed.render_as_string()
+        parsed = parse_url(url)
+        self.url = shown(parsed)
+        self.migrated: str | None = None
+        """What opening did to older tables, in one line; None where there was nothing to do."""
+        self._path = sqlite_path(parsed)
         with self._guard():
-            self._engine = _engine(parsed)
-            self._writer = self._engine.execution_options(**{_WRITES: True})
+            self._engine = make_engine(parsed)
+            self._writer = self._engine.execution_options(**{WRITES: True})
         try:
-            self._open(parsed, create)
+            self._open(create)
         except BaseException:
             self.close()
             raise
@@ -101,9 +100,12 @@ class Store:
         outcome: Outcome | None = None,
         run: str | None = None,
         method: str | None = None,
+        related_to: Scope | None = None,
         limit: int | None = None,
     ) -> tuple[StoredRecord, ...]:
         """The records that match all that is given, oldest id first; `limit` keeps the newest ones.
+
+        `related_to` leaves out families and backends of which nothing can be learned for that scope.
 
         Raises:
             StoreError: the database refused, or holds a row that was changed by hand and makes no sense.
@@ -118,6 +120,9 @@ class Store:
         ):
             if value is not None:
                 wanted = wanted.where(column == value)
+        if related_to is not None:
+            families, backends = related(related_to)
+            wanted = wanted.where(RecordRow.family.in_(families), RecordRow.backend.in_(backends))
         if method is not None:
             wanted = wanted.where(RecordRow.methods.any(MethodRow.method == method))
         with self._guard(), Session(self._engine) as session:
@@ -144,49 +149,80 @@ class Store:
     def __exit__(self, *_exc: object) -> None:
         self.close()
 
-    def _open(self, url: URL, create: bool) -> None:
+    def delete(self, record_ids: Sequence[int]) -> int:
+        """Forget these records, all in one transaction; how many there were.
+
+        Raises:
+            StoreError: the database refused; then all are still there.
+        """
+        gone = 0
+        with self._guard(), self._writer.begin() as connection:
+            for start in range(0, len(record_ids), _IDS_AT_ONCE):
+                ids = record_ids[start : start + _IDS_AT_ONCE]
+                connection.execute(delete(MethodRow).where(MethodRow.record_id.in_(ids)))
+                gone += connection.execute(delete(RecordRow).where(RecordRow.id.in_(ids))).rowcount
+        return gone
+
+    def _open(self, create: bool) -> None:
         """Look before touching: nothing is changed in a file until it is known to be ours, or empty."""
-        path = _sqlite_path(url)
-        if path is not None and not path.exists():
+        if self._path is not None and not self._path.exists():
             if not create:
                 raise self._missing()
             with self._guard():
-                path.parent.mkdir(parents=True, exist_ok=True)
+                self._path.parent.mkdir(parents=True, exist_ok=True)
         with self._guard():
             with self._engine.connect() as connection:
-                found = self._version(connection)
-            if found is None:
-                if not create:
-                    raise self._missing()
-                self._create()
+                found = self._revision(connection)
+            if found == HEAD:
+                return
+            if found is None and not create:
+                raise self._missing()
+            if self._path is not None and found is None:
+                use_wal(self._engine)
+            with self._writer.begin() as connection:
+                self._migrate(connection)
 
-    def _create(self) -> None:
-        if self._engine.dialect.name == "sqlite":
-            _use_wal(self._engine)
-        with self._writer.begin() as connection:
-            if self._version(connection) is None:  # another process may have been first
-                Base.metadata.create_all(connection)
-                connection.execute(insert(SchemaRow).values(id=1, version=SCHEMA_VERSION))
+    def _migrate(self, connection: Connection) -> None:
+        """Bring the tables to `HEAD`; `connection` holds the writers' lock, so another process may have been first."""
+        found = self._revision(connection)
+        if found == HEAD:
+            return
+        if found is not None:
+            if self._path is not None:
+                kept = str(copy_database(self._path, found))
+            else:
+                kept = " and ".join(copy_tables(connection, found))
+            self.migrated = f"strategy memory {self.url} was brought from revision {found} to {HEAD}; before: {kept}"
+        upgrade(connection, found)
 
-    def _version(self, connection: Connection) -> int | None:
-        """The schema version, None for an empty database. Raises StoreError for one that must not be touched."""
-        if connection.dialect.name == "sqlite":
+    def _revision(self, connection: Connection) -> str | None:
+        """The tables' revision, None for an empty database. Raises StoreError for one that must not be touched."""
+        if self._path is not None:
             verdict = connection.execute(text("PRAGMA quick_check(1)")).scalar_one()
             if verdict != "ok":
-                raise self._refused(f"is corrupt ({verdict})", "restore it from a backup or move it away")
-        tables = set(inspect(connection).get_table_names())
-        if SchemaRow.__tablename__ not in tables:
-            foreign = tables if connection.dialect.name == "sqlite" else tables & set(Base.metadata.tables)
-            if foreign:
-                raise self._refused("is a database of something else", "give another memory.url")
-            return None
-        version = connection.execute(select(SchemaRow.version)).scalar_one_or_none()
-        if version != SCHEMA_VERSION:
+                raise self._corrupt(f"is corrupt ({verdict})")
+        try:
+            found = revision_of(connection)
+        except ForeignDatabase:
+            raise self._refused("is a database of something else", "give another memory.url") from None
+        if found is not None and not ("0001" <= found <= HEAD):
             raise self._refused(
-                f"has schema version {version} and this Roofclimb knows {SCHEMA_VERSION}",
-                "use the Roofclimb that wrote it or give another memory.url",
+                f"has tables of revision {found or 'none'} and this Roofclimb knows {HEAD}",
+                f"use the Roofclimb that wrote it or give another memory.url{self._copy('newer')}",
             )
-        return version
+        return found
+
+    def _corrupt(self, problem: str) -> StoreError:
+        return self._refused(problem, f"restore it from a backup or move it away{self._copy('corrupt')}")
+
+    def _copy(self, why: str) -> str:
+        """What became of the copy that a refused file gets, to end a message."""
+        if self._path is None:
+            return ""
+        try:
+            return f" (a copy is kept at {copy_file(self._path, why)})"
+        except OSError as error:
+            return f" (no copy could be made: {error.strerror or error})"
 
     def _stored(self, row: RecordRow) -> StoredRecord:
         try:
@@ -210,83 +246,14 @@ class Store:
         except (SQLAlchemyError, sqlite3.Error, OSError, ImportError, JSONDecodeError) as error:
             cause = getattr(error, "orig", None) or error
             line = str(cause) or type(cause).__name__
-            raise self._refused(f"cannot be used: {line}", _remedy(line)) from error
+            if self._path is not None and is_corrupt(line):
+                raise self._corrupt(f"cannot be used: {line}") from error
+            raise self._refused(f"cannot be used: {line}", remedy(line)) from error
 
 
 def shown_url(url: str) -> str:
     """The URL for people and logs: absolute, without its password. Raises StoreError for what is no URL."""
-    return _parse(url).render_as_string()
-
-
-def _parse(url: str) -> URL:
-    try:
-        parsed = make_url(url)
-    except SQLAlchemyError as error:
-        shown = url.rpartition("@")[2]  # before it there may be a password
-        raise StoreError(f"memory.url {shown!r} is no SQLAlchemy URL; write it like {DEFAULT_URL}") from error
-    path = _sqlite_path(parsed)
-    # A run may change its working directory; its memory stays where it was.
-    return parsed if path is None else parsed.set(database=str(path.absolute()))
-
-
-def _sqlite_path(url: URL) -> Path | None:
-    """The file of a SQLite URL; None for a server, an in-memory database or SQLite's own URI form."""
-    database = url.database
-    if url.get_backend_name() != "sqlite" or not database or database == ":memory:" or database.startswith("file:"):
-        return None
-    return Path(database)
-
-
-def _remedy(line: str) -> str:
-    if "not a database" in line or "malformed" in line:
-        return "restore it from a backup or move it away"
-    if "No module named" in line:
-        return "install that driver"
-    if "locked" in line:
-        return "another process holds it; end that one or try again"
-    return "check that it is reachable and writable, or give another memory.url"
-
-
-def _engine(url: URL) -> Engine:
-    if url.get_backend_name() != "sqlite":
-        return create_engine(url)
-    engine = create_engine(url, connect_args={"timeout": BUSY_TIMEOUT_S})
-
-    @event.listens_for(engine, "connect")
-    def configure(connection: DBAPIConnection, _entry: ConnectionPoolEntry) -> None:
-        # The driver's own transaction control begins too late for reads and never for DDL: `begin` below owns it.
-        connection.isolation_level = None
-        cursor = connection.cursor()
-        cursor.execute("PRAGMA foreign_keys = ON")
-        cursor.close()
-
-    @event.listens_for(engine, "begin")
-    def begin(connection: Connection) -> None:
-        writes = connection.get_execution_options().get(_WRITES, False)
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
-
-    return engine
-
-
-def _is_locked(error: BaseException) -> bool:
-    return isinstance(error, sqlite3.OperationalError) and "locked" in str(error)
-
-
-@tenacity.retry(
-    retry=tenacity.retry_if_exception(_is_locked),
-    wait=tenacity.wait_random(0.01, 0.1),
-    stop=tenacity.stop_after_delay(BUSY_TIMEOUT_S),
-    reraise=True,
-)
-def _use_wal(engine: Engine) -> None:
-    """Switch a new file to WAL. SQLite's busy timeout does not cover this step, so a race of first users waits here."""
-    connection = engine.raw_connection()
-    try:
-        cursor = connection.cursor()
-        cursor.execute("PRAGMA journal_mode = WAL")
-        cursor.close()
-    finally:
-        connection.close()
+    return shown(parse_url(url))
 
 
 def _same(entry: Entry) -> Select[int]:

@@ -19,11 +19,14 @@ from pydantic import (
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from memory.fingerprint import fingerprint
+from memory.sanitise import LONGEST_LESSON, LONGEST_PARAMETERS, LONGEST_REASON, LONGEST_RUN, LONGEST_VALUE, clean_text
 from memory.types import Record, Scope, StoredRecord, Strategy
 
 LESSON_WORDS = 60
 
 Name = Annotated[str, Field(min_length=1, max_length=200)]
+# Prompts show them: a name is a word, and no sentence.
+Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$", max_length=100)]
 Effect = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
@@ -34,21 +37,16 @@ class _Model(BaseModel):
 class ScopeEntry(_Model):
     """A `Scope`."""
 
-    family: Name
-    backend: Name
-    arch: Name
-    shape_class: Name
-
-    @field_validator("*")
-    @classmethod
-    def _printable(cls, value: str) -> str:
-        return _printable(value)
+    family: Word
+    backend: Word
+    arch: Word
+    shape_class: Word
 
 
 class StrategyEntry(_Model):
     """A `Strategy`: at least one method, none twice."""
 
-    methods: Annotated[tuple[Name, ...], Field(min_length=1)]
+    methods: Annotated[tuple[Word, ...], Field(min_length=1, max_length=64)]
     parameters: dict[str, dict[str, JsonValue]] = {}
 
     @field_validator("methods")
@@ -56,7 +54,14 @@ class StrategyEntry(_Model):
     def _distinct(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         if len(set(value)) < len(value):
             raise _problem("a method is listed twice")
-        return tuple(_printable(method) for method in value)
+        return value
+
+    @field_validator("parameters")
+    @classmethod
+    def _bounded(cls, value: dict[str, dict[str, JsonValue]]) -> dict[str, dict[str, JsonValue]]:
+        if len(json.dumps(value)) > LONGEST_PARAMETERS:
+            raise _problem(f"takes more than {LONGEST_PARAMETERS} characters")
+        return value
 
 
 class Entry(_Model):
@@ -78,6 +83,10 @@ class Entry(_Model):
     iteration: Annotated[int, Field(ge=1)]
     versions: dict[str, str] = {}
     lesson: str = ""
+    noise: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    base_ms: Effect | None = None
+    ms: Effect | None = None
+    together: bool = False
 
     @field_validator("fingerprint")
     @classmethod
@@ -116,13 +125,33 @@ class Entry(_Model):
     @field_validator("run")
     @classmethod
     def _run(cls, value: str) -> str:
-        return _printable(value)
+        if clean_text(value, LONGEST_RUN) != value:
+            raise _problem("is no run's name: it holds control characters or marks of a prompt, or is too long")
+        return value
+
+    @field_validator("reason")
+    @classmethod
+    def _reason(cls, value: str) -> str:
+        return clean_text(value, LONGEST_REASON)
+
+    @field_validator("versions")
+    @classmethod
+    def _versions(cls, value: dict[str, str]) -> dict[str, str]:
+        return {clean_text(k, LONGEST_VALUE): clean_text(v, LONGEST_RUN) for k, v in list(value.items())[:20]}
 
     @field_validator("lesson")
     @classmethod
     def _short(cls, value: str) -> str:
         if len(value.split()) > LESSON_WORDS:
             raise _problem(f"a lesson has at most {LESSON_WORDS} words")
+        return clean_text(value, LONGEST_LESSON)
+
+    @field_validator("together")
+    @classmethod
+    def _of_several(cls, value: bool, info: ValidationInfo) -> bool:
+        strategy = info.data.get("strategy")
+        if value and isinstance(strategy, StrategyEntry) and len(strategy.methods) < 2:
+            raise _problem("one method cannot be needed together with itself")
         return value
 
     @property
@@ -145,6 +174,10 @@ class Entry(_Model):
             iteration=self.iteration,
             versions=self.versions,
             lesson=self.lesson,
+            noise=self.noise,
+            base_ms=self.base_ms,
+            ms=self.ms,
+            together=self.together,
         )
 
     def stored(self, record_id: int) -> StoredRecord:
@@ -160,8 +193,9 @@ def entry_of(record: Record, created: datetime) -> Entry:
     """
     scope, strategy = record.scope, record.strategy
     try:
-        # Through JSON, so that what is compared, written and read back is one and the same.
-        parameters = json.loads(json.dumps({name: dict(given) for name, given in strategy.parameters.items()}))
+        # Through JSON, so that what is compared, written and read back is the same; a server knows no NaN in it.
+        given = json.dumps({name: dict(values) for name, values in strategy.parameters.items()})
+        parameters = json.loads(given, parse_constant=lambda constant: str(float(constant)))
         return Entry(
             created=created,
             fingerprint=fingerprint(scope.backend, strategy),
@@ -173,11 +207,15 @@ def entry_of(record: Record, created: datetime) -> Entry:
             effect=record.effect,
             effect_low=record.effect_low,
             effect_high=record.effect_high,
-            reason=_one_line(record.reason),
-            run=record.run,
+            reason=record.reason,
+            run=clean_text(record.run, LONGEST_RUN) or "unnamed",
             iteration=record.iteration,
             versions=dict(record.versions),
             lesson=_shortened(record.lesson),
+            noise=record.noise,
+            base_ms=record.base_ms,
+            ms=record.ms,
+            together=record.together,
         )
     except ValidationError as error:
         raise ValueError(f"this record cannot be remembered: {first_error(error.errors())}") from error
@@ -196,17 +234,6 @@ def _problem(message: str) -> PydanticCustomError:
     return PydanticCustomError("record", "{message}", {"message": message})
 
 
-def _printable(value: str) -> str:
-    if not value.isprintable() or value != value.strip():
-        raise _problem("holds line breaks, control characters or blanks at its ends")
-    return value
-
-
-def _one_line(text: str) -> str:
-    """Compiler output may hold undecodable bytes and NUL, which databases refuse."""
-    return " ".join(text.encode("utf-8", "replace").decode("utf-8").replace("\0", " ").split())
-
-
 def _shortened(lesson: str) -> str:
-    words = _one_line(lesson).split(" ")
+    words = lesson.split()
     return " ".join(words) if len(words) <= LESSON_WORDS else " ".join(words[:LESSON_WORDS]) + "…"

@@ -145,7 +145,9 @@ def on_this_device(run: Run, kernel: Kernel, baseline: Kernel) -> Kernel:
 def _recall(run: Run, iteration: int) -> Recall:
     def ask() -> Recalled:
         try:
-            recalled = recall(run.store.query(), run.scope, now=datetime.now(timezone.utc))
+            recalled = recall(
+                run.store.query(related_to=run.scope), run.scope, now=datetime.now(timezone.utc), versions=run.versions
+            )
         except StoreError as error:
             # A night goes on without its memory; the report says so.
             run.note(f"iter{iteration}/recall", f"iteration {iteration}: nothing recalled: {error}")

@@ -7,11 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from agent.events import Attributed, BranchWritten, ChampionDecided, Evaluated, IterationEnded, PlanDecided, Sanitized
+from agent.llm.prices import estimate_tokens
 from agent.plan import Plan
 from agent.run import Kernel, Run
 from agent.stages.evidence import Evidence
 from agent.task import Task
 from backends.types import KernelResources, Rejected
+from memory.telling import tell
 from profiling.types import Axis, Ceilings, Metric, Profile, ProfiledKernel, RuleFinding, Tensor, Tolerance
 from prompts.catalogue import Catalogue, Method, switch_name
 from prompts.renderer import number, render
@@ -43,7 +45,9 @@ def plan_prompt(run: Run, best: Kernel, evidence: Evidence, problems: Sequence[s
         ),
         mix=", ".join(f"{name} {number(v) if not isinstance(v, str) else v}" for name, v in evidence.mix.items()),
         history=_history(run),
-        recall=evidence.recall,
+        recall=tell(
+            evidence.recall, run.task.config.memory.tokens, methods=[m.id for m in methods], count=estimate_tokens
+        ),
         methods=[_method(m) for m in methods],
         slots=run.search.methods,
         axis_budget=", ".join(f"{axis} {slots}" for axis, slots in axes.items()) or "none",

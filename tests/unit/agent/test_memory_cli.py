@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -157,3 +159,105 @@ def test_help_does_not_wait_for_the_database_library() -> None:
     program = "import sys, agent.memory_cli; print(sorted({'sqlalchemy', 'pydantic'} & sys.modules.keys()))"
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> Path:
+    (tmp_path / "kernel.cpp").write_text(
+        'extern "C" void solve(const float* A, float* C, int N) { C[0] = A[0] * N; }\n'
+    )
+    path = tmp_path / "task.yaml"
+    path.write_text("task: {name: gemm_small, baseline: kernel.cpp, dims: {M: 512, N: 512, K: 512}}\n")
+    return path
+
+
+def test_explain_says_what_a_run_would_be_told_and_why(task: Path, url: str) -> None:
+    told = as_json(memory("explain", str(task), "--url", url, "--arch", "x86_64", "--json"))
+    assert told["scope"] == {"family": "gemm", "backend": "cpp", "arch": "x86_64", "shape_class": "1e8"}
+    assert {tuple(s["methods"]): s["status"] for s in told["strategies"]} == {
+        ("prefetch",): "blocked",
+        ("unroll",): "blocked",
+        ("tiling", "simd"): "preferred",
+    }
+    assert "tiling + simd (tiling: bm 64): 1.50x" in told["prompt"]
+    assert "What earlier runs noted:\n- Tile for L2" in told["prompt"]
+    said = memory("explain", str(task), "--url", url, "--arch", "x86_64").stdout
+    assert told["prompt"].strip() in said
+    assert "blocked    record 2, prefetch: failed here, weight" in said
+
+
+def test_explain_shows_how_far_the_evidence_is(task: Path, url: str) -> None:
+    further = ("--url", url, "--arch", "aarch64", "--set", "task.shape_class=1e10", "--json")
+    (best, *_) = as_json(memory("explain", str(task), *further))["strategies"]
+    assert best["status"] == "preferred"
+    assert best["terms"] == {"family": 0, "backend": 0, "arch": 3, "shape": 1}
+    assert best["distance"] == 4
+
+
+def test_explain_keeps_to_the_tokens_of_the_task(task: Path, url: str) -> None:
+    short = ("--url", url, "--arch", "x86_64", "--set", "memory.tokens=40", "--json")
+    told = as_json(memory("explain", str(task), *short))
+    assert "and 2 more that have no room here" in told["prompt"]
+    assert told["more_blocked"] == 2
+
+
+def test_explain_without_a_memory_says_so_and_tells_nothing(task: Path, tmp_path: Path) -> None:
+    none = f"sqlite:///{tmp_path}/none.db"
+    done = memory("explain", str(task), "--url", none, "--json")
+    assert as_json(done)["prompt"] == ""
+    assert "no strategy memory at" in done.stderr
+    assert not (tmp_path / "none.db").exists()
+
+
+def test_prune_lists_first_and_forgets_only_when_told(url: str, tmp_path: Path) -> None:
+    """A typing error in a filter would empty a year's memory."""
+    saved, other = tmp_path / "forgotten.json", f"sqlite:///{tmp_path}/other.db"
+    listed = memory("prune", "--url", url, "--outcome", "rejected")
+    assert listed.stdout.splitlines()[-1] == "1 records would be forgotten; --yes does it"
+    assert len(as_json(memory("list", "--url", url, "--json"))["records"]) == 3
+    done = as_json(memory("prune", "--url", url, "--id", "2", "--id", "3", "--yes", "--save", str(saved), "--json"))
+    assert [entry["id"] for entry in done["records"]] == [2, 3]
+    assert [entry["id"] for entry in as_json(memory("list", "--url", url, "--json"))["records"]] == [1]
+    assert as_json(memory("import", str(saved), "--url", other, "--json"))["imported"] == 2
+
+
+def test_prune_by_age_keeps_what_is_young(url: str) -> None:
+    assert as_json(memory("prune", "--url", url, "--older-than", "1", "--yes", "--json"))["records"] == []
+    assert len(as_json(memory("prune", "--url", url, "--older-than", "0", "--json"))["records"]) == 3
+
+
+def test_prune_without_a_filter_is_refused(url: str) -> None:
+    done = memory("prune", "--url", url, "--yes")
+    assert done.returncode == 2
+    assert "say which records" in done.stderr
+    assert len(as_json(memory("list", "--url", url, "--json"))["records"]) == 3
+
+
+def test_stats_count_by_scope_outcome_and_method(url: str) -> None:
+    counted = as_json(memory("stats", "--url", url, "--json"))
+    assert (counted["records"], counted["runs"], counted["lessons"]) == (3, 1, 1)
+    assert counted["outcomes"] == {"positive": 1, "negative": 1, "rejected": 1}
+    assert counted["scopes"] == {"gemm/cpp/x86_64/1e8": {"positive": 1, "negative": 1, "rejected": 1}}
+    assert counted["methods"] == {"tiling": 1, "simd": 1, "prefetch": 1, "unroll": 1}
+    assert "records 3, runs 1" in memory("stats", "--url", url).stdout
+
+
+def test_an_older_tools_file_is_imported_with_our_names(tmp_path: Path) -> None:
+    sample, url = ROOT / "tests" / "data" / "memory" / "global_strategy_memory.json", f"sqlite:///{tmp_path}/m.db"
+    done = memory("import", str(sample), "--url", url, "--json")
+    assert as_json(done)["imported"] == 3
+    assert len(as_json(done)["left_out"]) == 4
+    assert done.stderr.count("left out: ") == 4
+    (best, *_) = as_json(memory("list", "--url", url, "--json", "--outcome", "positive"))["records"]
+    assert best["strategy"]["methods"] == ["memory.tiling_smem", "memory.vectorized_access"]
+    again = as_json(memory("import", str(sample), "--url", url, "--json", "--arch", "sm_80"))
+    assert (again["imported"], again["known"]) == (1, 3)
+
+
+def test_an_older_memory_is_carried_over_by_any_command_and_said(tmp_path: Path) -> None:
+    file = tmp_path / "memory.db"
+    with closing(sqlite3.connect(file)) as connection:
+        connection.executescript((ROOT / "tests" / "data" / "memory" / "v1.sqlite.sql").read_text())
+    done = memory("list", "--url", f"sqlite:///{file}", "--json")
+    assert len(as_json(done)["records"]) == 3
+    assert "was brought from revision 0001 to 0002; before: " in done.stderr

@@ -112,6 +112,15 @@ def test_a_blocked_strategy_is_refused_by_its_fingerprint_alone() -> None:
     assert problems(plan_of(method(parameters={"width": 4})), rules) == ""
 
 
+def test_a_method_that_failed_by_itself_may_come_in_other_company() -> None:
+    """On measured landscapes, refusing it in every plan kept half of the nights from the best kernel for ever."""
+    alone = Advice(7, fingerprint("cpp", Strategy((FMA.id,))), (FMA.id,), {}, 1.0, "1.00x on gemm")
+    rules = replace(RULES, recall=Recall(blocked=(alone,)))
+    other = {**method(), "id": MEMORY.id, "axis": "memory"}
+    assert "blocked by memory record 7" in problems(plan_of(method()), rules)
+    assert problems(plan_of(method(), other), rules) == ""
+
+
 def test_a_skipped_priority_is_a_note_when_advisory_and_a_problem_when_strict() -> None:
     ordered = CATALOGUE.select("cpp", "x86_64", COMPUTE)
     last = ordered[-1]

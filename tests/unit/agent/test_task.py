@@ -80,7 +80,9 @@ def test_no_kernel_may_read_runs_or_the_memory_beside_the_baseline(
         pytest.skip("no Landlock here")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    secrets = ("runs/run_1/answer.h", ".roofclimb/memory.db", "cache/roofclimb/inputs.h")
+    copy = "memory.db.revision-0001-20260601T010203.bak"
+    (tmp_path / copy).touch()
+    secrets = ("runs/run_1/answer.h", ".roofclimb/memory.db", "cache/roofclimb/inputs.h", "memory.db-wal", copy)
     task = prepare_task(load(tmp_path))
     for name in (*secrets, "open.h"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)

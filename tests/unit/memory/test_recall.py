@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from memory.fingerprint import fingerprint
 from memory.recall import HALF_LIFE_DAYS, blocked_by, evidence, recall
 from memory.types import Recall, Scope, StoredRecord, Strategy
@@ -102,7 +104,7 @@ def test_what_failed_nearby_is_not_preferred_for_a_success_far_away() -> None:
         stored(1, record(scope=SISTER, effect=5.0), days_ago=3),
         stored(2, record(scope=NEXT_DECADE, outcome="negative", effect=0.8), days_ago=9),
     )
-    assert told == Recall()
+    assert told.blocked == told.preferred == ()
 
 
 def test_old_successes_rank_below_equal_new_ones() -> None:
@@ -144,3 +146,81 @@ def test_evidence_says_how_much_where_and_when() -> None:
 
 def test_nothing_known_is_an_empty_recall() -> None:
     assert here() == Recall()
+
+
+def runs(*outcomes: float, methods: tuple[str, ...] = ("m",)) -> list[StoredRecord]:
+    """One run for each effect, the oldest first: a gain over 1.02 worked."""
+    return [
+        stored(
+            at,
+            record(*methods, outcome="positive" if effect > 1.02 else "negative", effect=effect, run=f"run_{at}"),
+            days_ago=20 - at,
+        )
+        for at, effect in enumerate(outcomes)
+    ]
+
+
+def test_a_clear_majority_outweighs_one_bad_night() -> None:
+    """One noisy comparison would forbid what four nights had shown."""
+    told = here(*runs(1.5, 1.51, 1.49, 1.5, 1.0))
+    assert told.blocked == ()
+    (advice,) = told.preferred
+    assert (advice.runs, advice.agree) == (5, 4)
+    assert "4 of 5 runs agree" in advice.evidence
+
+
+@pytest.mark.parametrize("effects", [(1.5, 1.0), (1.5, 1.5, 1.0, 1.0), (1.06, 1.05, 0.7)])
+def test_without_one_the_newest_run_decides(effects: tuple[float, ...]) -> None:
+    told = here(*runs(*effects))
+    assert len(told.blocked) == 1
+    assert told.preferred == ()
+
+
+def test_a_success_that_pools_to_no_gain_is_neither_offered_nor_blocked() -> None:
+    told = here(*runs(0.6, 0.6, 0.6, 1.1))
+    assert told.blocked == told.preferred == ()
+
+
+def test_the_effect_offered_is_that_of_all_runs() -> None:
+    """The best night of ten would be promised again."""
+    (advice,) = here(*runs(1.2, 1.2, 2.0)).preferred
+    assert advice.effect is not None
+    assert 1.2 < advice.effect < 1.6
+
+
+def test_the_iterations_of_one_run_are_one_voice() -> None:
+    """A night that fails three times would outvote three nights."""
+    again = [
+        stored(9, record("m", outcome="negative", effect=1.0, run="run_9", iteration=1), days_ago=3),
+        stored(10, record("m", outcome="negative", effect=1.0, run="run_9", iteration=2), days_ago=2),
+    ]
+    told = here(*runs(1.5, 1.5, 1.5), *again)
+    assert told.blocked == ()
+    assert told.preferred[0].runs == 4
+
+
+def test_a_success_in_a_nearer_scope_counts_before_a_failure_further_off() -> None:
+    further = replace(GEMM, shape_class="1e6")
+    told = here(
+        stored(1, record("m", scope=NEXT_DECADE), days_ago=9),
+        stored(2, record("m", scope=further, outcome="negative", effect=0.9), days_ago=1),
+    )
+    assert [advice.record_id for advice in told.preferred] == [1]
+
+
+def test_what_works_only_together_is_offered_as_a_pair() -> None:
+    (advice,) = here(stored(1, replace(record("a", "b", effect=1.5), together=True))).preferred
+    assert (advice.methods, advice.together) == (("a", "b"), True)
+
+
+def test_evidence_too_old_or_far_to_mean_anything_is_not_told() -> None:
+    told = here(stored(1, record("m", lesson="ancient"), days_ago=600))
+    assert told == Recall()
+
+
+def test_a_lesson_that_a_later_one_of_the_strategy_superseded_is_not_told() -> None:
+    told = here(
+        stored(1, record("m", outcome="negative", effect=0.9, lesson="never again", run="r1"), days_ago=9),
+        stored(2, record("m", lesson="works with -O3", run="r2"), days_ago=1),
+    )
+    assert told.lessons == ("works with -O3",)

@@ -1,10 +1,21 @@
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
 
-from memory.scope import FAMILY_WORDS, SISTERS, derive_family, describe, distance, shape_class
+from memory.scope import (
+    FAMILY_WORDS,
+    GPU_BACKENDS,
+    SISTERS,
+    derive_family,
+    describe,
+    distance,
+    related,
+    shape_class,
+    terms,
+)
 from memory.types import Scope
 
 HOPPER = Scope("gemm", "cuda", "sm_90", "1e10")
@@ -38,6 +49,7 @@ def far(a: Scope, b: Scope) -> float:
         ("my task: Barnes-Hut!", "my_task_barnes_hut"),
         ("hummm", "hummm"),
         ("数", "unnamed"),
+        ("x" * 300, "x" * 100),
     ],
 )
 def test_family_comes_from_the_task_name(name: str, family: str) -> None:
@@ -113,6 +125,51 @@ def test_unrelated_has_no_distance(other: Scope) -> None:
     """A GPU kernel would be told to use AVX."""
     assert distance(HOPPER, other) is None
     assert distance(other, HOPPER) is None
+
+
+def test_the_terms_of_a_distance_are_those_documented() -> None:
+    """`memory explain` shows them, and docs/memory.md has them as a table."""
+    far_off = Scope("conv", "triton", "sm_80", "1e7")
+    found = terms(HOPPER, far_off)
+    assert found["family"] == 3
+    assert found["backend"] == 2
+    assert found["arch"] == pytest.approx(10 * math.log(90 / 80))
+    assert found["shape"] == 1.5
+    assert far(HOPPER, far_off) == pytest.approx(sum(term for term in found.values() if term is not None))
+    assert terms(HOPPER, replace(HOPPER, arch="sm_90a", shape_class="mine")) == {
+        "family": 0,
+        "backend": 0,
+        "arch": 0.1,
+        "shape": 2,
+    }
+    assert terms(HOPPER, replace(HOPPER, family="sort"))["family"] is None
+
+
+@pytest.mark.parametrize(
+    ("one", "nearer", "further"),
+    [
+        ("softmax", "softmax", "layernorm"),
+        ("layernorm", "softmax", "gemm"),
+        ("softmax", "reduction", "gemm"),
+        ("gemm", "conv", "softmax"),
+        ("scan", "reduction", "gemm"),
+    ],
+)
+def test_kin_are_nearer_than_strangers(one: str, nearer: str, further: str) -> None:
+    """A softmax would hear of a GEMM's tiles before a layernorm's shuffles."""
+    here = Scope(one, "cuda", "sm_90", "1e7")
+    near, off = (distance(here, replace(here, family=name)) for name in (nearer, further))
+    assert near is not None
+    assert off is None or near < off
+
+
+def test_nothing_related_is_left_out_of_what_is_asked_for() -> None:
+    """A run would not hear of what its store left out."""
+    scopes = [Scope(f, b, "sm_90", "1e7") for f in FAMILY_WORDS for b in (*GPU_BACKENDS, "cpp")]
+    for here in scopes:
+        families, backends = related(here)
+        near = {(s.family, s.backend) for s in scopes if distance(here, s) is not None}
+        assert near == {(f, b) for f in families for b in backends}
 
 
 def test_description_is_what_evidence_lines_show() -> None:

@@ -1,47 +1,26 @@
 from __future__ import annotations
 
-import multiprocessing
-import signal
-import sqlite3
-import subprocess
-import sys
-import time
-from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import closing
 from dataclasses import replace
 from datetime import datetime, timezone
-from pathlib import Path
 
+import psycopg
 import pytest
 
-from memory.errors import StoreError, StoreMissing
+from memory.database import parse_url, remedy, shown
+from memory.errors import StoreError
 from memory.fingerprint import fingerprint
 from memory.recall import blocked_by, recall
 from memory.store import Store
 from memory.types import Outcome, Record
+from tests.unit.memory.postgres import Server
 from tests.unit.memory.records import GEMM, record
-from tests.unit.memory.writer import open_together
-
-ROOT = Path(__file__).parents[3]
 
 
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "made" / "on" / "use" / "memory.db"
-
-
-@pytest.fixture
-def store(file: Path) -> Iterator[Store]:
-    with Store(f"sqlite:///{file}") as opened:
-        yield opened
-
-
-def test_what_one_run_wrote_the_next_one_reads(store: Store, file: Path) -> None:
+def test_what_one_run_wrote_the_next_one_reads(store: Store, url: str) -> None:
     learned = record("tiling", "simd", parameters={"tiling": {"bm": 64, "order": ["i", "k"]}}, lesson="Pack B first")
     (record_id,) = store.add([learned])
     store.close()
-    with Store(f"sqlite:///{file}") as second:
+    with Store(url) as second:
         (found,) = second.query()
         assert found == second.get(record_id)
     assert found.record == learned
@@ -113,6 +92,7 @@ def test_query_keeps_to_what_is_asked(store: Store) -> None:
         "method": store.query(method="b"),
         "both": store.query(method="b", outcome="positive"),
         "limit": store.query(limit=2),
+        "related": store.query(related_to=replace(GEMM, family="conv", arch="aarch64")),
     }
     got = {name: [ids.index(found.id) for found in records] for name, records in asked.items()}
     assert got == {
@@ -125,6 +105,7 @@ def test_query_keeps_to_what_is_asked(store: Store) -> None:
         "method": [0, 1],
         "both": [0],
         "limit": [1, 2],
+        "related": [0, 1],
     }
 
 
@@ -140,100 +121,30 @@ def test_an_older_spelling_of_a_strategy_is_found_again(store: Store) -> None:
     assert blocked_by(told, fingerprint("cpp", reworded.strategy)) is not None
 
 
-def test_runs_write_and_read_at_once_in_wal(store: Store, file: Path) -> None:
-    store.add([record()])
-    with sqlite3.connect(file) as connection:
-        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+def test_what_is_forgotten_is_gone_and_nothing_else(store: Store) -> None:
+    ids = store.add([record(f"m{at}", "simd") for at in range(1200)])
+    assert store.delete(ids[:1100]) == 1100
+    assert store.delete(ids[:1100]) == 0
+    assert [found.id for found in store.query()] == list(ids[1100:])
+    assert store.add([record("m0", "simd")])[0] not in ids[1100:]
 
 
-def test_a_changed_working_directory_does_not_move_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    with Store() as store:
-        (tmp_path / "elsewhere").mkdir()
-        monkeypatch.chdir(tmp_path / "elsewhere")
-        store.add([record()])
-    assert (tmp_path / ".roofclimb" / "memory.db").is_file()
-    assert list((tmp_path / "elsewhere").iterdir()) == []
+def test_what_a_record_rests_on_is_kept_with_it(store: Store) -> None:
+    """Pooling and pairs need them, and a person who asks why."""
+    measured = replace(record("a", "b"), noise=0.03, base_ms=1.5, ms=1.0, together=True)
+    (found,) = (store.get(record_id) for record_id in store.add([measured]))
+    assert found is not None
+    assert found.record == measured
 
 
-def test_readers_do_not_make_a_memory(file: Path) -> None:
-    """A typing error in the URL would look like a memory that holds nothing."""
-    with pytest.raises(StoreMissing, match=r"no strategy memory at sqlite:///.*/memory\.db yet"):
-        Store(f"sqlite:///{file}", create=False)
-    assert not file.parent.exists()
-
-
-def _damage_header(file: Path) -> None:
-    file.write_bytes(b"not a database at all" + file.read_bytes()[21:])
-
-
-def _damage_pages(file: Path) -> None:
-    content = bytearray(file.read_bytes())
-    content[4096 : len(content) // 2] = b"\xa5" * (len(content) // 2 - 4096)
-    file.write_bytes(content)
-
-
-def _truncate(file: Path) -> None:
-    file.write_bytes(file.read_bytes()[:5000])
-
-
-def _make_newer(file: Path) -> None:
-    with closing(sqlite3.connect(file)) as connection, connection:
-        connection.execute("UPDATE roofclimb_schema SET version = 2")
-
-
-def _make_foreign(file: Path) -> None:
-    file.unlink()
-    with closing(sqlite3.connect(file)) as connection, connection:
-        connection.execute("CREATE TABLE studies (id INTEGER)")
-
-
-@pytest.mark.parametrize(
-    ("spoil", "said"),
-    [
-        (_damage_header, "file is not a database; restore it from a backup or move it away"),
-        (_damage_pages, "restore it from a backup or move it away"),
-        (_truncate, "restore it from a backup or move it away"),
-        (_make_newer, "has schema version 2 and this Roofclimb knows 1; use the Roofclimb that wrote it"),
-        (_make_foreign, "is a database of something else; give another memory.url"),
-    ],
-)
-def test_what_is_not_ours_to_write_is_refused_and_untouched(
-    store: Store, file: Path, spoil: Callable[[Path], None], said: str
-) -> None:
-    """A night's run would destroy what a person could still have rescued."""
-    store.add([record(f"m{at}") for at in range(100)])
-    store.close()
-    spoil(file)
-    before = file.read_bytes()
-    for create in (True, False):
-        with pytest.raises(StoreError) as refused:
-            Store(f"sqlite:///{file}", create=create)
-        assert said in str(refused.value)
-        assert str(file) in str(refused.value)
-        assert "\n" not in str(refused.value)
-    assert file.read_bytes() == before
-    assert [path.name for path in file.parent.iterdir()] == [file.name]
-
-
-@pytest.mark.parametrize(
-    ("change", "named"),
-    [
-        ("UPDATE roofclimb_records SET effect_low = 7.0", "field effect_high: the interval [7, 1.52]"),
-        ("UPDATE roofclimb_records SET fingerprint = 'ffff'", "field fingerprint"),
-        ("UPDATE roofclimb_records SET created = 'yesterday'", "field created"),
-        ("UPDATE roofclimb_records SET parameters = '{'", "cannot be used"),
-        ("DELETE FROM roofclimb_methods", "field strategy.methods"),
-    ],
-)
-def test_a_row_changed_by_hand_is_named(store: Store, file: Path, change: str, named: str) -> None:
-    """The next prompt would hold an effect that nothing measured."""
-    store.add([record()])
-    with closing(sqlite3.connect(file)) as connection, connection:
-        connection.execute(change)
-    with pytest.raises(StoreError) as refused:
-        store.query()
-    assert named in str(refused.value)
+def test_whatever_a_model_gives_as_a_parameter_can_be_kept_and_found_again(store: Store) -> None:
+    """A server refuses NaN and lone surrogates in JSON, and a whole iteration would be lost with them."""
+    odd = {"m": {"a": float("nan"), "b": float("-inf"), "c": "x\0y", "d": "\udcff", "e": 10**30, "f": [1, {"g": None}]}}
+    learned = record("m", parameters=odd)
+    (found,) = (store.get(record_id) for record_id in store.add([learned]))
+    assert found is not None
+    assert found.fingerprint == fingerprint("cpp", learned.strategy)
+    assert fingerprint("cpp", found.record.strategy) == found.fingerprint
 
 
 @pytest.mark.parametrize(
@@ -254,53 +165,34 @@ def test_a_url_that_cannot_be_used_is_one_line_without_the_password(url: str, sa
     assert "\n" not in str(refused.value)
 
 
-def _writer(file: Path, name: str, batches: int, size: int) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "tests.unit.memory.writer", f"sqlite:///{file}", name, str(batches), str(size)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+def test_a_password_is_never_shown_wherever_it_stands() -> None:
+    url = parse_url("postgresql://user:secret@host/db?password=secret&sslmode=require")
+    assert url.drivername == "postgresql+psycopg"
+    assert "secret" not in shown(url)
+    assert "sslmode=require" in shown(url)
 
 
-def test_ten_processes_writing_at_once_lose_nothing(file: Path) -> None:
-    """Ten runs of one night, the first of which makes the file: nobody knows which is first."""
-    writers = [_writer(file, f"run_{at}", batches=10, size=3) for at in range(10)]
-    for writer in writers:
-        writer.communicate(timeout=100)
-    assert [writer.returncode for writer in writers] == [0] * 10
-    with Store(f"sqlite:///{file}") as store:
-        per_run = Counter(found.record.run for found in store.query())
-    assert per_run == {f"run_{at}": 30 for at in range(10)}
+@pytest.mark.parametrize(
+    ("line", "what_to_do"),
+    [
+        ("No module named 'psycopg'", "pip install 'roofclimb[postgresql]'"),
+        ("No module named 'MySQLdb'", "install that driver"),
+        ("database is locked", "another process holds it"),
+        ("database disk image is malformed", "restore it from a backup"),
+    ],
+)
+def test_what_a_database_says_comes_with_what_to_do(line: str, what_to_do: str) -> None:
+    assert remedy(line).startswith(what_to_do)
 
 
-def test_first_users_at_the_same_moment_all_get_in(tmp_path: Path) -> None:
-    """SQLite does not wait for its locks while a new file becomes WAL: the second of two runs would end at once."""
-    context = multiprocessing.get_context("spawn")
-    urls = [f"sqlite:///{tmp_path}/{at}.db" for at in range(60)]
-    barrier = context.Barrier(4)
-    users = [context.Process(target=open_together, args=(barrier, urls)) for _ in range(4)]
-    for user in users:
-        user.start()
-    for user in users:
-        user.join(timeout=100)
-    assert [user.exitcode for user in users] == [0] * 4
-
-
-def test_a_write_that_is_killed_leaves_all_or_nothing(file: Path) -> None:
-    """The next night would learn from half an iteration, or find its memory locked or broken."""
-    size = 400
-    with Store(f"sqlite:///{file}"):
-        pass
-    for attempt in range(4):
-        run = f"run_{attempt}"
-        writer = _writer(file, run, batches=1000, size=size)
-        assert writer.stdout is not None
-        for line in writer.stdout:
-            if line == "writing 2\n":
-                break
-        time.sleep(0.05 * attempt)
-        writer.kill()
-        writer.communicate(timeout=100)
-        assert writer.returncode == -signal.SIGKILL
-        with Store(f"sqlite:///{file}") as store:
-            per_iteration = Counter(found.record.iteration for found in store.query(run=run))
-            assert set(per_iteration.values()) == {size}
-            assert per_iteration[1] == size
-            store.add([record(run=run, iteration=5000)])
+def test_a_server_that_dropped_an_idle_connection_is_asked_again(postgres: Server) -> None:
+    """A night is long: the second iteration would find its memory gone."""
+    url = postgres.new_database()
+    with Store(url) as store, Store(url) as other:
+        store.add([record("a")])
+        other.query()
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
+        assert len(other.query()) == 1
+        store.add([record("b")])
+        assert len(other.query()) == 2

@@ -16,10 +16,10 @@ def main(url: str, run: str, batches: int, size: int) -> None:
             store.add([record(f"m{at}", "simd", run=run, iteration=iteration) for at in range(size)])
 
 
-def open_together(barrier: Barrier, urls: list[str]) -> None:
+def open_together(barrier: Barrier, urls: list[str], patience_s: float = 20) -> None:
     """Open each URL at the same moment as the other processes behind the barrier."""
     for url in urls:
-        barrier.wait(timeout=20)
+        barrier.wait(timeout=patience_s)
         Store(url).close()
 
 

@@ -23,12 +23,8 @@ METRIC = {
     "good": "low",
     "meaning": "First-level data-cache misses over data accesses.",
 }
-ADVICE = {
-    "methods": ["memory.tiling_cache"],
-    "parameters": {"memory.tiling_cache": {"tile_m": 64}},
-    "evidence": "1.50x [1.40, 1.60] on gemm/cpp/x86_64/1e8, run_1, iteration 1",
-    "record_id": 7,
-}
+ADVICE = "memory.tiling_cache (tile_m 64): 1.50x [1.40, 1.60] on gemm/cpp/x86_64/1e8, run_1, iteration 1 (record 7)"
+PRIOR = "memory.tiling_cache: 1.31x expected; chance of failing to be implemented 17% (0 of 1 attempt did)"
 ROW = {
     "method": "memory.tiling_cache",
     "method_class": "effective",
@@ -104,7 +100,13 @@ VALUES: dict[str, dict[str, object]] = {
                 "findings": ["address: heap-buffer-overflow: READ of size 4, 0 bytes after A at kernel.cpp:7"],
             }
         ],
-        "recall": {"blocked": [ADVICE], "preferred": [ADVICE], "lessons": ["tiles fit L2"]},
+        "recall": {
+            "blocked": [ADVICE],
+            "preferred": [ADVICE],
+            "lessons": ["tiles fit L2"],
+            "priors": [PRIOR],
+            "more_blocked": 3,
+        },
         "methods": [
             {
                 "id": "memory.tiling_cache",
