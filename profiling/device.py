@@ -6,7 +6,7 @@ import hashlib
 import os
 import platform
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -90,17 +90,16 @@ def spare_cores() -> tuple[int, ...]:
     return tuple(core for core in allowed[1:] if core not in gpu_worker_cores())
 
 
-def helper_cores(helpers: int) -> tuple[tuple[int, ...], ...]:
+def helper_cores(helpers: int, spare: Sequence[int]) -> tuple[tuple[int, ...], ...]:
     """The CPUs of each further GPU that is measured on beside the first: a worker's, and one for the rest.
 
-    They lie apart from the first one's and from each other, so that what happens on one GPU does not wait for another.
-    With too few CPUs for that nothing is set apart, and there is one empty tuple for each.
+    They are taken from `spare` and lie apart from each other, so that what happens on one GPU does not wait for
+    another. With too few CPUs for that nothing is set apart, and there is one empty tuple for each.
     """
-    spare = spare_cores()
     share = min(_GPU_WORKER_CORES + 1, len(spare) // max(1, helpers))
     if share < _FEWEST_APART:
         return ((),) * helpers
-    return tuple(spare[i * share : (i + 1) * share] for i in range(helpers))
+    return tuple(tuple(spare[i * share : (i + 1) * share]) for i in range(helpers))
 
 
 def pinned_cores(threads: int, root: Path = _ROOT) -> tuple[int, ...]:

@@ -125,13 +125,14 @@ class LocalExecutor:
         self._builders = ThreadPoolExecutor(builds, "build")
         self._lane = ThreadPoolExecutor(1, "home")
         self._troubles: queue.SimpleQueue[Trouble] = queue.SimpleQueue()
-        apart = helper_cores(len(gpus))
+        spare = spare_cores()
+        apart = helper_cores(len(gpus), spare)
         self.helpers = tuple(
             Helper(gpu, cores, open_harness) for gpu, cores in zip(gpus, apart, strict=True) if open_harness is not None
         )
         taken = {core for cores in apart for core in cores}
         # Where the cores do not suffice to set some apart for each GPU, nothing is built beside what is timed.
-        self.spare_cores = () if gpus and not taken else tuple(core for core in spare_cores() if core not in taken)
+        self.spare_cores = () if gpus and not taken else tuple(core for core in spare if core not in taken)
         self._base: Built | None = None
         self._given: dict[Helper | None, list[Future[Found]]] = {None: []}
 

@@ -210,8 +210,11 @@ class RayExecutor:
             return {name: self._references[name] for name in contents}
 
     def _room(self) -> int:
-        """How many evaluations fit on the nodes that are alive, were they empty."""
-        nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+        """How many evaluations fit on the nodes that are alive, were they empty; none where nobody says."""
+        try:
+            nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+        except self._ray.exceptions.RayError:
+            return 0
         return sum(
             min(int(node.get(name, 0.0) / amount) for name, amount in self._needs.items() if amount) for node in nodes
         )

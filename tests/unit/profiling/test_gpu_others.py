@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from backends.types import ToolchainError
+from profiling.device import helper_cores
 from profiling.gpu_device import GpuFacts
 from profiling.gpu_others import pick_others
 
@@ -42,3 +43,21 @@ def test_slices_of_a_gpu_are_not_spread_over() -> None:
     assert pick_others(HOME, (), (HOME, sliced), None) == ()
     with pytest.raises(ToolchainError, match="MIG"):
         pick_others(HOME, (1,), (HOME, sliced), None)
+
+
+@pytest.mark.parametrize(
+    ("helpers", "spare", "shares"),
+    [
+        (0, 8, ()),
+        (1, 23, ((100, 109),)),  # two GPUs on 32 cores: the rest is for builds
+        (3, 55, ((100, 109), (109, 118), (118, 127))),
+        (2, 8, ((100, 104), (104, 108))),
+        (2, 5, ((100, 100), (100, 100))),
+        (1, 0, ((100, 100),)),
+    ],
+)
+def test_each_further_gpu_gets_cores_of_its_own_or_none_does(
+    helpers: int, spare: int, shares: tuple[tuple[int, int], ...]
+) -> None:
+    found = helper_cores(helpers, range(100, 100 + spare))
+    assert found == tuple(tuple(range(*share)) for share in shares)
