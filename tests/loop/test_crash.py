@@ -62,7 +62,7 @@ def module(name: str, run: Path) -> subprocess.CompletedProcess[str]:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=500,
+        timeout=1100,
         check=False,
     )
 
@@ -74,6 +74,7 @@ def assert_nothing_twice(log: Sequence[dict[str, Any]]) -> None:
     assert Counter(e["key"] for e in log if e["type"] == "reply_received") == dict.fromkeys(ANSWERS, 1)
 
 
+@pytest.mark.timeout(1200)
 def test_a_run_killed_at_every_event_twice_in_a_row_ends_in_the_same_place(tmp_path: Path) -> None:
     run = begun(tmp_path)
     done = module("chain", run)

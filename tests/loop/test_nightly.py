@@ -12,6 +12,8 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from agent.nightly.summary import NightSummary
 from tests.loop.scenario import one_line, plan, replay_task, roofclimb
 
@@ -67,6 +69,7 @@ def holds(folder: Path, pattern: str, *words: str) -> bool:
     return any(all(word in line for word in words) for line in lines)
 
 
+@pytest.mark.timeout(1200)
 def test_a_night_of_shipped_tasks_from_an_empty_environment_killed_twice_ends_with_one_page(tmp_path: Path) -> None:
     file, runs = tmp_path / "night.yaml", tmp_path / "runs"
     file.write_text(NIGHT.format(folder=tmp_path))
