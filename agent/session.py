@@ -115,10 +115,10 @@ def _go(folder: Path, progress: Progress) -> State:
             with as_exit_codes(), open_run(folder, journal, progress, stopped) as run:
                 optimise(run)
         except RoofclimbError as error:
-            _pause(folder, journal, _PAUSES.get(type(error), "failed"), str(error))
+            _pause(folder, journal, _PAUSES.get(type(error), "failed"), str(error), error.exit_code)
             raise
         except Exception as bug:
-            _pause(folder, journal, "failed", f"bug: {type(bug).__name__}: {bug}")
+            _pause(folder, journal, "failed", f"bug: {type(bug).__name__}: {bug}", 1)
             raise
         write_reports(folder)
         return fold(journal.events)
@@ -354,9 +354,9 @@ def _state_writer(journal: Journal, folder: Path) -> Callable[[AnyEvent], None]:
     return write
 
 
-def _pause(folder: Path, journal: Journal, status: str, reason: str) -> None:
+def _pause(folder: Path, journal: Journal, status: str, reason: str, exit_code: int) -> None:
     """Save that and why the session ended. On a full disk what is there already has to do."""
-    event = {"key": str(len(journal.all(Paused))), "status": status, "reason": reason}
+    event = {"key": str(len(journal.all(Paused))), "status": status, "reason": reason, "exit_code": exit_code}
     with suppress(UnfitEnvironment, OSError):
         journal.append(Paused.model_validate(event))
         write_state(fold(journal.events), folder)

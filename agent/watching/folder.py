@@ -1,0 +1,68 @@
+"""What lies in a folder of runs: runs, nights, and which of them somebody is working on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+LOG = "events.jsonl"
+NIGHT_LOG = "night.jsonl"
+NIGHT_LOCK = ".nightly.lock"
+_DEPTH = 2  # a night may keep its runs in a folder of its own
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One folder.
+
+    Attributes:
+        name: its path from the folder of runs, `/` between parts.
+        path: where it lies.
+        kind: a run, a night, or what began as a run and has no log.
+    """
+
+    name: str
+    path: Path
+    kind: str
+
+
+def find_all(root: Path) -> list[Found]:
+    """Runs and nights beneath `root`, by name. Links are not followed: `latest` is a second name, others may lead out."""
+    return sorted(_walk(root, root, _DEPTH), key=lambda found: found.name)
+
+
+def _walk(root: Path, folder: Path, depth: int) -> Iterator[Found]:
+    try:
+        with os.scandir(folder) as entries:
+            inner = [e for e in entries if not e.name.startswith(".") and e.is_dir(follow_symlinks=False)]
+    except OSError:
+        return
+    for entry in inner:
+        path = Path(entry.path)
+        kind = _kind(path)
+        if kind is not None:
+            yield Found(path.relative_to(root).as_posix(), path, kind)
+        if kind != "run" and depth > 1:
+            yield from _walk(root, path, depth - 1)
+
+
+def _kind(path: Path) -> str | None:
+    if _is_file(path / LOG):
+        return "run"
+    if _is_file(path / NIGHT_LOG):
+        return "night"
+    return "broken" if path.name.startswith("run_") else None
+
+
+def _is_file(path: Path) -> bool:
+    return path.is_file() and not path.is_symlink()
+
+
+def night_is_on(root: Path, held: Collection[int] | None) -> bool:
+    """Whether a process of this machine works on a night whose runs go to `root`."""
+    try:
+        return held is not None and (root / NIGHT_LOCK).stat().st_ino in held
+    except OSError:
+        return False

@@ -1,0 +1,51 @@
+"""What a run may take, read from its `config.yaml` by who looks on: as far as it can be read, and nothing is checked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+_LARGEST = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """None: no limit, or not known."""
+
+    iterations: int | None = None
+    minutes: float | None = None
+    usd: float | None = None
+
+
+def read_limits(folder: Path) -> Limits:
+    """The limits of the run in `folder`."""
+    config = read_config(folder)
+    iterations, minutes, usd = (
+        _number(config, *key) for key in (("search", "iterations"), ("budget", "minutes"), ("budget", "usd"))
+    )
+    return Limits(None if iterations is None else int(iterations), minutes, usd)
+
+
+def read_config(folder: Path) -> Mapping[str, Any]:
+    """A run's config as plain data; empty where it is missing or cannot be read."""
+    path = folder / "config.yaml"
+    try:
+        if path.stat().st_size > _LARGEST:
+            return {}
+        text = path.read_text(encoding="utf-8")
+        data = json.loads(text) if text.startswith("{") else YAML(typ="safe", pure=True).load(text)
+    except (OSError, UnicodeDecodeError, YAMLError, ValueError, RecursionError):
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+def _number(config: Mapping[str, Any], section: str, key: str) -> float | None:
+    part = config.get(section)
+    value = part.get(key) if isinstance(part, dict) else None
+    return value if isinstance(value, int | float) and not isinstance(value, bool) and value > 0 else None
