@@ -109,7 +109,7 @@ def _go(folder: Path, progress: Progress) -> State:
             return fold(journal.events)
         keep_secrets()
         stopped = threading.Event()
-        stack.enter_context(stop_on_signals(stopped))
+        stack.enter_context(stop_on_signals(stopped, progress.activity))
         try:
             check_llm(load_config(folder / "config.yaml"))
             with as_exit_codes(), open_run(folder, journal, progress, stopped) as run:
@@ -223,14 +223,16 @@ def keep_secrets() -> None:
 
 
 @contextmanager
-def stop_on_signals(stopped: threading.Event) -> Iterator[None]:
-    """The first SIGINT or SIGTERM asks to stop after the step; a second one ends at once."""
+def stop_on_signals(stopped: threading.Event, told: Callable[[str], None] | None = None) -> Iterator[None]:
+    """The first SIGINT or SIGTERM asks to stop after the step, and says so; a second one ends at once."""
 
     def ask(number: int, _: FrameType | None) -> None:
         if stopped.is_set():
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
         stopped.set()
+        if told is not None:  # from a thread of its own: what it locks may be held by what the signal came into
+            threading.Thread(target=told, args=("stopping after this step; once more ends at once",)).start()
 
     before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -12,7 +13,7 @@ from typing import Any, Literal
 from agent import events as ev
 from agent.events import AnyEvent
 from agent.report import fmt
-from agent.report.vega import Chart, Spec, draw
+from agent.report.vega import Chart, Spec, draw, logarithmic
 from agent.serve.catalog import RunView
 from agent.serve.files import read_inside
 from agent.state import MethodState, State
@@ -89,19 +90,18 @@ def compare(root: Path, a: RunView, b: RunView) -> Comparison:
 
 def _cautions(a: RunView, b: RunView) -> Iterator[str]:
     if a.state.task != b.state.task:
-        yield f"These are two tasks ({a.state.task or '–'}, {b.state.task or '–'}): only their speedups can be compared."
+        tasks = f"{a.state.task or fmt.MISSING}, {b.state.task or fmt.MISSING}"
+        yield f"These are two tasks ({tasks}): only their speedups can be compared."
     if a.device != b.device:
-        yield (
-            f"They were measured on different devices ({a.device or '–'}, {b.device or '–'}): "
-            "only their speedups can be compared."
-        )
+        devices = f"{a.device or fmt.MISSING}, {b.device or fmt.MISSING}"
+        yield f"They were measured on different devices ({devices}): only their speedups can be compared."
     for view in (a, b):
         if view.condition != "finished":
             yield f"{view.name} is not finished ({view.condition})."
 
 
 def _figures(a: RunView, b: RunView) -> tuple[Row, ...]:
-    def row(label: str, show: Any) -> Row:
+    def row(label: str, show: Callable[[RunView], str]) -> Row:
         return Row(label, show(a), show(b))
 
     return (
@@ -126,6 +126,10 @@ def _figures(a: RunView, b: RunView) -> tuple[Row, ...]:
         row("model", lambda v: " ".join((v.started.provider, v.started.model)).strip() if v.started else fmt.MISSING),
         row("device", lambda v: v.device or fmt.MISSING),
     )
+
+
+def _speedup(view: RunView) -> str:
+    return fmt.speedup(view.state.speedup, *(view.state.speedup_interval or (None, None)))
 
 
 def _branch_count(state: State) -> str:
@@ -167,10 +171,10 @@ def _flat(value: Any, prefix: str) -> Iterator[tuple[str, Any]]:
 
 def _shown(key: str, value: Any) -> str:
     if value is None:
-        return fmt.MISSING
+        return "not set"
     if _SECRET.search(key.rpartition(".")[2]):
         return "(set)"
-    return _IN_URL.sub("", value if isinstance(value, str) else str(value))
+    return _IN_URL.sub("", value if isinstance(value, str) else json.dumps(value, default=str))
 
 
 def _best_source(root: Path, view: RunView) -> str | None:
@@ -196,8 +200,8 @@ def _chart(a: RunView, b: RunView) -> Chart | None:
         return None
     what = "speedup over the own baseline" if as_speedup else "best time, ms"
     heights = [value["y"] for value in values]
-    wide = max(heights) > 4 * min(heights)
-    scale = {"type": "log", "nice": False, "padding": 10} if wide else {"zero": False}
+    low, high = min(heights), max(heights)
+    scale, axis = logarithmic(low, high) if high > 4 * low else ({"zero": False}, {"tickCount": 5})
     spec: Spec = {
         "height": 260,
         "data": {"values": values},
@@ -209,7 +213,7 @@ def _chart(a: RunView, b: RunView) -> Chart | None:
                 "title": "working time, minutes",
                 "axis": {"grid": False},
             },
-            "y": {"field": "y", "type": "quantitative", "title": what, "scale": scale},
+            "y": {"field": "y", "type": "quantitative", "title": what, "scale": scale, "axis": axis},
             "color": {
                 "field": "run",
                 "type": "nominal",

@@ -100,10 +100,9 @@ def _svg(times: Sequence[float]) -> str:
     points = [(_SPARK_PAD + i * across, _SPARK_PAD + (high - h) * down) for i, h in enumerate(heights)]
     line = f"M{points[0][0]:.1f},{points[0][1]:.1f}" + "".join(f"H{x:.1f}V{y:.1f}" for x, y in points[1:])
     x, y = points[-1]
-    return (
-        f'<svg class="spark" viewBox="0 0 {_SPARK_WIDTH} {_SPARK_HEIGHT}" width="{_SPARK_WIDTH}" '
-        f'height="{_SPARK_HEIGHT}" aria-hidden="true"><path d="{line}"/><circle cx="{x:.1f}" cy="{y:.1f}" r="2.5"/></svg>'
-    )
+    size = f'viewBox="0 0 {_SPARK_WIDTH} {_SPARK_HEIGHT}" width="{_SPARK_WIDTH}" height="{_SPARK_HEIGHT}"'
+    dot = f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.5"/>'
+    return f'<svg class="spark" {size} aria-hidden="true"><path d="{line}"/>{dot}</svg>'
 
 
 def age_s(at: str) -> float:

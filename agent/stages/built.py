@@ -9,9 +9,7 @@ from agent.run import Run
 from backends.types import Built, Rejected
 
 
-def log_builds(
-    run: Run, iteration: int, written: Sequence[BranchWritten], builds: Sequence[Built | Rejected]
-) -> None:
+def log_builds(run: Run, iteration: int, written: Sequence[BranchWritten], builds: Sequence[Built | Rejected]) -> None:
     """Log once how the builds of these branches, or of one round of repairs, went."""
     if not written:
         return

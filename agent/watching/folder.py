@@ -29,7 +29,7 @@ class Found:
 
 
 def find_all(root: Path) -> list[Found]:
-    """Runs and nights beneath `root`, by name. Links are not followed: `latest` is a second name, others may lead out."""
+    """Runs and nights beneath `root`, by name. No link is followed: `latest` is a second name, others may lead out."""
     return sorted(_walk(root, root, _DEPTH), key=lambda found: found.name)
 
 

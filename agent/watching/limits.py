@@ -1,4 +1,4 @@
-"""What a run may take, read from its `config.yaml` by who looks on: as far as it can be read, and nothing is checked."""
+"""What a run may take, read from its `config.yaml` by who looks on, as far as it can be read; nothing is checked."""
 
 from __future__ import annotations
 

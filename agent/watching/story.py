@@ -1,7 +1,7 @@
 """A run told in stages: one line for each that is over, with what came of it and how long it took.
 
-A fold over the events, so that a run tells the same whether it is watched from the start, from another terminal, or read
-the day after.
+A fold over the events, so that a run tells the same whether it is watched from the start, from another terminal, or
+read the day after.
 """
 
 from __future__ import annotations
@@ -239,10 +239,9 @@ class Story:
             line = self._line(event, event.status.capitalize(), event.reason, "warn", timed=False)
         else:
             gain = fmt.speedup(state.speedup, *(state.speedup_interval or (None, None)))
-            text = f"({event.stop_reason}) {gain if state.speedup else 'no gain'}{', best from ' + state.best_from}"
-            line = self._line(
-                event, "Finished", f"{text}{': ' + event.note if event.note else ''}", "good", timed=False
-            )
+            text = f"({event.stop_reason}) {gain} over baseline, best from {state.best_from}"
+            note = f": {event.note}" if event.note else ""
+            line = self._line(event, "Finished", text + note, "good", timed=False)
         return Line(line.verb, line.text, line.tone, event.elapsed_s, line.usd, line.at, line.at_s)
 
 

@@ -15,7 +15,7 @@ from rich.text import Text
 from agent import events as ev
 from agent.events import AnyEvent
 from agent.report import fmt
-from agent.watching.branch_steps import BranchSteps, Mark
+from agent.watching.branch_steps import STEPS, BranchSteps, Mark
 from agent.watching.doing import doing_now
 from agent.watching.limits import Limits
 from agent.watching.story import Line, Story
@@ -56,9 +56,7 @@ class LiveProgress:
         self._spinner = Spinner("dots", style="cyan")
         # The renderer reads whole values that `__call__` replaces; taking a lock there could deadlock with Live's own.
         self._branches: tuple[BranchSteps, ...] = ()
-        self._live = Live(
-            get_renderable=self.render, console=console, refresh_per_second=8, transient=True, redirect_stdout=False
-        )
+        self._live = Live(self, console=console, refresh_per_second=8, transient=True, redirect_stdout=False)
         self._live.start()
         # It stays visible: a process that is killed here could not bring it back.
         console.show_cursor(True)
@@ -90,7 +88,7 @@ class LiveProgress:
         self._since = time.monotonic()
 
     def age(self, at: str) -> None:
-        """Told by who reads the log of another process: the newest event was logged at `at`, which may be a while ago."""
+        """The newest event was logged at `at`: who reads the log of another process may come to it late."""
         age_s = max(0.0, (datetime.now(timezone.utc) - datetime.fromisoformat(at)).total_seconds())
         elapsed_s, _ = self._clock
         now = time.monotonic()
@@ -105,8 +103,8 @@ class LiveProgress:
         """Remove the changing lines; what was settled stays."""
         self._live.stop()
 
-    def render(self) -> RenderableType:
-        """The changing part, as of now."""
+    def __rich__(self) -> RenderableType:
+        """The changing part, as of now: drawn anew with each line that is printed above it."""
         parts: list[RenderableType] = []
         if self._branches and self._story.state.iteration and not self._idle():
             parts.append(self._branch_table())
@@ -148,17 +146,17 @@ class LiveProgress:
     def _branch_table(self) -> Table:
         width = self._width
         table = Table.grid(padding=(0, 2, 0, 0))
-        table.add_column(width=_VERB if width >= 56 else 3, justify="right", no_wrap=True)
-        table.add_column(width=4, no_wrap=True)
+        table.add_column(width=_VERB if width >= 56 else 6, justify="right", no_wrap=True)
+        table.add_column(width=len(STEPS), no_wrap=True)
         table.add_column(min_width=8, no_wrap=True)
-        table.add_column(justify="right", no_wrap=True)
-        table.add_column(justify="right", no_wrap=True)
-        wide = width >= 64
-        if wide:
+        with_times, with_remark = width >= 44, width >= 64
+        for _ in ("time", "over baseline") if with_times else ():
+            table.add_column(justify="right", no_wrap=True)
+        if with_remark:
             table.add_column(no_wrap=True, overflow="ellipsis", style="dim", max_width=max(10, width - 58))
         room = max(2, self._console.height - _ROWS_ELSEWHERE)
         for step in self._branches[:room]:
-            table.add_row(*self._branch_cells(step)[: None if wide else 5])
+            table.add_row(*self._branch_cells(step)[: len(table.columns)])
         if len(self._branches) > room:
             table.add_row("", "", Text(f"… {len(self._branches) - room} more", style="dim"))
         return table
