@@ -9,7 +9,7 @@ import os
 import threading
 from collections.abc import Sequence
 from datetime import datetime, timezone
-from typing import Protocol, TextIO
+from typing import TYPE_CHECKING, Protocol, TextIO
 
 from agent import events as ev
 from agent.events import AnyEvent
@@ -17,6 +17,9 @@ from agent.report import fmt
 from agent.report.view import name_of
 from agent.watching.limits import Limits
 from backends.types import Rejected
+
+if TYPE_CHECKING:
+    from agent.watching.terminal import LiveProgress
 
 
 class Progress(Protocol):
@@ -39,7 +42,9 @@ class Progress(Protocol):
         ...
 
 
-def make_progress(stream: TextIO, iterations: int, minutes: float | None = None, usd: float | None = None) -> Progress:
+def make_progress(
+    stream: TextIO, iterations: int, minutes: float | None = None, usd: float | None = None
+) -> LiveProgress | PlainProgress:
     """The live view where `stream` is a terminal that can show it, else plain lines.
 
     Args:

@@ -45,6 +45,8 @@ _CONFIG: Mapping[str, Any] = {
 }
 
 Spec = dict[str, Any]
+# Numbers on an axis as people write them: Vega would round 10 to `1e+1`.
+PLAIN_NUMBERS = {"labelExpr": "format(datum.value, '.6~r')"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +58,18 @@ class Chart:
     narrow: str
 
 
-def draw(name: str, caption: str, spec: Spec) -> Chart:
-    """Both drawings of a chart. `name` is unique on the page."""
-    return Chart(
-        caption, _svg(f"{name}-wide", caption, spec, _WIDE), _svg(f"{name}-narrow", caption, _for_phone(spec), _NARROW)
-    )
+def draw(name: str, caption: str, spec: Spec, narrow: Spec | None = None, wide: int = _WIDE) -> Chart:
+    """Both drawings of a chart.
+
+    Args:
+        name: unique on the page.
+        caption: what it shows.
+        spec: as drawn for a desk.
+        narrow: for a phone, where that is more than the same in less room.
+        wide: the width at a desk, in pixels.
+    """
+    phone = _for_phone(narrow or spec)
+    return Chart(caption, _svg(f"{name}-wide", caption, spec, wide), _svg(f"{name}-narrow", caption, phone, _NARROW))
 
 
 def _svg(name: str, caption: str, spec: Spec, width: int) -> str:

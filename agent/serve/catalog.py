@@ -5,13 +5,12 @@ A run's events are read once and folded; what a page needs of them is kept, the 
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from agent import events as ev
 from agent.events import AnyEvent
@@ -19,9 +18,10 @@ from agent.report.view import headline, name_of
 from agent.state import State
 from agent.watching.branch_steps import BranchSteps
 from agent.watching.doing import doing_now
-from agent.watching.folder import LOG, NIGHT_LOG, Found, find_all, night_is_on
+from agent.watching.folder import LOG, Found, find_all, night_is_on
 from agent.watching.follow import Follower, held_files, is_held
 from agent.watching.limits import Limits, read_limits
+from agent.watching.nights import Night, read_night
 from agent.watching.story import Line, Story
 
 Condition = Literal["running", "finished", "interrupted", "waiting", "failed", "stopped", "empty", "damaged"]
@@ -63,15 +63,10 @@ class RunView:
 
 @dataclass(frozen=True, slots=True)
 class NightView:
-    """One night. `tasks` and `tried` count; `index` says whether its page is there."""
+    """One night, and whether a process works on it."""
 
-    name: str
-    on: bool
-    began_at: str
-    ended_at: str
-    tasks: int
-    tried: int
-    index: bool
+    night: Night
+    condition: Condition
 
 
 class _Tracked:
@@ -186,11 +181,20 @@ class Catalog:
             changed = self._track([f for f in found if f.kind != "night"])
             for tracked in self._tracked.values():
                 changed |= tracked.refresh(held)
-            nights = tuple(_night(f, night_is_on(self.root, held)) for f in found if f.kind == "night")
+            nights = self._nights([f for f in found if f.kind == "night"], night_is_on(self.root, held))
             changed |= nights != self.nights
             self.nights = nights
             self.version += changed
             self._looked = self._clock()
+
+    def _nights(self, found: list[Found], on: bool) -> tuple[NightView, ...]:
+        """All nights, the newest first. Only that one can be on: there is one lock."""
+        nights = [read_night(f.name, f.path) for f in found]
+        nights.sort(key=lambda night: (night.began_at, night.name), reverse=True)
+        return tuple(
+            NightView(night, "finished" if night.ended_at else "running" if on and i == 0 else "stopped")
+            for i, night in enumerate(nights)
+        )
 
     def _track(self, found: list[Found]) -> bool:
         """Begin to follow what is new, and forget what is gone."""
@@ -211,37 +215,3 @@ class Catalog:
         """One run by its name."""
         tracked = self._tracked.get(name)
         return tracked.view if tracked is not None else None
-
-
-def _night(found: Found, on: bool) -> NightView:
-    events = _whole_lines(found.path / NIGHT_LOG)
-    kinds = [e.get("type") for e in events]
-    first = events[0] if events else {}
-    names = first.get("names")
-    ended = "night_ended" in kinds
-    return NightView(
-        name=found.name,
-        on=on and not ended,
-        began_at=str(first.get("at", "")),
-        ended_at=str(events[-1].get("at", "")) if ended else "",
-        tasks=len(names) if isinstance(names, list) else 0,
-        tried=len({e.get("task") for e in events if e.get("type") == "tried"}),
-        index=(found.path / "index.html").is_file(),
-    )
-
-
-def _whole_lines(path: Path) -> list[dict[str, Any]]:
-    """The objects of a log of JSON lines, as far as they can be read."""
-    found = []
-    try:
-        lines = path.read_bytes().splitlines()
-    except OSError:
-        return []
-    for line in lines:
-        try:
-            data = json.loads(line)
-        except ValueError:
-            break
-        if isinstance(data, dict):
-            found.append(data)
-    return found

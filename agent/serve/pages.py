@@ -78,7 +78,7 @@ def _overview(catalog: Catalog) -> dict[str, object]:
         "root": str(catalog.root),
         "runs": runs,
         "working": [run for run in runs if run.condition == "running"],
-        "nights": sorted(catalog.nights, key=lambda night: (night.began_at, night.name), reverse=True),
+        "nights": catalog.nights,
         "conditions": list(dict.fromkeys(run.condition for run in runs)),
     }
 

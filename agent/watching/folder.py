@@ -7,8 +7,9 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from agent.watching.nights import NIGHT_LOG, Night, read_night
+
 LOG = "events.jsonl"
-NIGHT_LOG = "night.jsonl"
 NIGHT_LOCK = ".nightly.lock"
 _DEPTH = 2  # a night may keep its runs in a folder of its own
 
@@ -66,3 +67,9 @@ def night_is_on(root: Path, held: Collection[int] | None) -> bool:
         return held is not None and (root / NIGHT_LOCK).stat().st_ino in held
     except OSError:
         return False
+
+
+def newest_night(root: Path) -> Night | None:
+    """The night beneath `root` that began last."""
+    nights = [read_night(f.name, f.path) for f in find_all(root) if f.kind == "night"]
+    return max(nights, key=lambda night: (night.began_at, night.name), default=None)

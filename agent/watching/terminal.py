@@ -56,10 +56,20 @@ class LiveProgress:
         self._spinner = Spinner("dots", style="cyan")
         # The renderer reads whole values that `__call__` replaces; taking a lock there could deadlock with Live's own.
         self._branches: tuple[BranchSteps, ...] = ()
-        self._live = Live(self, console=console, refresh_per_second=8, transient=True, redirect_stdout=False)
-        self._live.start()
+        self._live = self._start()
+
+    def _start(self) -> Live:
+        live = Live(self, console=self._console, refresh_per_second=8, transient=True, redirect_stdout=False)
+        live.start()
         # It stays visible: a process that is killed here could not bring it back.
-        console.show_cursor(True)
+        self._console.show_cursor(True)
+        return live
+
+    def open(self, title: str) -> None:
+        """Go on after `close`, under a line that says with what."""
+        self._console.print(self._settled(Line("Back to", title, "head", None, self._story.state.cost.usd, "", 0.0)))
+        self._held = ""
+        self._live = self._start()
 
     def catch_up(self, past: Sequence[AnyEvent]) -> None:
         """Show what was settled before."""

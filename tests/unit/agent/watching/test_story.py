@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from agent import events as ev
 from agent.events import Event
+from agent.llm.types import Reply, Usage
 from agent.watching.doing import doing_now
 from agent.watching.story import Line, Story
 from tests.unit.agent import event_log
@@ -70,10 +71,10 @@ def test_the_times_of_the_stages_add_up_to_the_run() -> None:
 
 def test_cost_so_far_stands_on_every_line_and_an_unknown_price_is_not_zero() -> None:
     _, lines = told(whole_run())
-    assert [line.usd for line in lines if line.verb == "Planned"][0] == 0.1
+    assert next(line.usd for line in lines if line.verb == "Planned") == 0.1
     unpriced = upto("request_sent")
     reply = event_log.answered("iter1-plan-0", 1, "plan")
-    unknown = reply.model_copy(update={"reply": event_log.Reply("{}", "m", event_log.Usage(1, 1, 0, 0), None, "end")})
+    unknown = reply.model_copy(update={"reply": Reply("{}", "m", Usage(1, 1, 0, 0), None, "end")})
     _, lines = told([*unpriced, unknown, *(e for e in event_log.first_iteration() if isinstance(e, ev.PlanDecided))])
     assert lines[-1].usd is None
 

@@ -7,7 +7,6 @@ import json
 import re
 import subprocess
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -135,24 +134,45 @@ def _env() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": f"{ROOT}:{os.environ.get('PYTHONPATH', '')}"}
 
 
-def test_a_night_is_followed_from_run_to_run(tmp_path: Path) -> None:
+def test_a_night_is_followed_from_run_to_run_and_back(tmp_path: Path) -> None:
+    night = tmp_path / "night_1"
+    night.mkdir()
+    (night / "night.jsonl").write_text('{"type":"night_started","at":"2026-11-30T01:00:00Z","names":["a","b"]}\n')
     with (tmp_path / ".nightly.lock").open("wb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        with Writer(tmp_path / "run_1") as first:
-            first.append_until("plan_decided")
-            process = begin(str(tmp_path))
-            lines_of(process, "plan:")
-            first.end()
-        lines_of(process, "finished (iterations)")
-        time.sleep(0.5)
-        assert process.poll() is None, "the night is on"
+        process = begin(str(tmp_path))
+        with Writer(tmp_path / "run_1") as survey:  # measured, and left for later
+            survey.append_until("aa_measured")
+            lines_of(process, "A/A spread")
         with Writer(tmp_path / "run_2") as second:
-            second.append(5)
+            second.append_until("aa_measured")
             assert "run_2" in lines_of(process, "run_2")[-1]
             second.end()
         lines_of(process, "finished (iterations)")
-    out, _ = process.communicate(timeout=30)
-    assert (process.returncode, out.partition(":")[0]) == (0, "run_2")
+        with Writer(tmp_path / "run_1") as first:
+            first.append_until("plan_decided")
+            lines = lines_of(process, "plan:")
+            assert any("back to run_1 made_up_gemm" in line for line in lines)
+            assert not any("A/A spread" in line for line in lines), "what was told is not told again"
+            first.end()
+        lines_of(process, "finished (iterations)")
+        with (night / "night.jsonl").open("a") as log:
+            log.write('{"type":"night_ended","at":"2026-11-30T05:00:00Z","exit_code":4}\n')
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 4
+    assert err.splitlines()[-1] == f"roofclimb: night_1 ended with exit code 4; see {night}/index.html"
+
+
+def test_a_night_that_stops_is_no_success(tmp_path: Path) -> None:
+    with (tmp_path / ".nightly.lock").open("wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        process = begin(str(tmp_path))
+        with Writer(tmp_path / "run_1") as first:
+            first.append_until("plan_decided")
+            lines_of(process, "plan:")
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "stopped before its end; the same command goes on with it" in err
 
 
 @pytest.mark.parametrize(("place", "said"), [("nowhere", "no such folder"), (".", "holds no run")])
@@ -180,7 +200,9 @@ def test_on_a_terminal_it_is_the_live_view_and_ctrl_c_leaves_the_run_alone(tmp_p
             terminal.until(lambda t: "iteration 1 of 2" in t.shown.splitlines()[-1], "the totals")
             terminal.press_ctrl_c()
             assert terminal.wait() == 130
-            assert terminal.shown.splitlines()[-1] == "roofclimb: watched no longer; run_1 goes on without this"
+            assert (
+                terminal.shown.splitlines()[-1] == "roofclimb: watched no longer; what was watched goes on without this"
+            )
             assert not terminal.cursor_hidden
         writer.end()
 
