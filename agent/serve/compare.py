@@ -202,23 +202,19 @@ def _chart(a: RunView, b: RunView) -> Chart | None:
     heights = [value["y"] for value in values]
     low, high = min(heights), max(heights)
     scale, axis = logarithmic(low, high) if high > 4 * low else ({"zero": False}, {"tickCount": 5})
+    runs = {"field": "run", "type": "nominal"}
+    colours = {"domain": ["A", "B"], "range": ["var(--compute)", "var(--memory)"]}
+    minutes = {"grid": False, "tickCount": 6}
     spec: Spec = {
         "height": 260,
         "data": {"values": values},
         "mark": {"type": "line", "interpolate": "step-after", "point": {"size": 45, "filled": True}, "strokeWidth": 2},
         "encoding": {
-            "x": {
-                "field": "minutes",
-                "type": "quantitative",
-                "title": "working time, minutes",
-                "axis": {"grid": False},
-            },
+            "x": {"field": "minutes", "type": "quantitative", "title": "working time, minutes", "axis": minutes},
             "y": {"field": "y", "type": "quantitative", "title": what, "scale": scale, "axis": axis},
-            "color": {
-                "field": "run",
-                "type": "nominal",
-                "scale": {"domain": ["A", "B"], "range": ["var(--compute)", "var(--memory)"]},
-            },
+            "color": {**runs, "scale": colours},
+            # Where one lies on the other, both are seen.
+            "strokeDash": {**runs, "scale": {"domain": ["A", "B"], "range": [[1, 0], [5, 4]]}},
         },
     }
     return draw("compared", f"The best kernel of each run over its working time ({what})", spec)

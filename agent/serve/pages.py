@@ -84,12 +84,12 @@ def _overview(catalog: Catalog) -> dict[str, object]:
 
 
 def spark(state: State) -> Markup:
-    """The best time after each iteration as a small line, falling as it gets faster; nothing before two points."""
+    """The best time after each iteration as a small line, falling as it gets faster; nothing before the first gain."""
     times = [state.baseline_ms]
     for iteration in sorted(state.iterations, key=lambda i: i.iteration):
         times.append(iteration.champion_ms if iteration.status == "accepted" and iteration.champion_ms else times[-1])
     known = [ms for ms in times if ms]
-    return Markup("") if len(known) < 2 else Markup(_svg(known))
+    return Markup("") if len(set(known)) < 2 else Markup(_svg(known))
 
 
 def _svg(times: Sequence[float]) -> str:

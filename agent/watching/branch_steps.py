@@ -40,7 +40,7 @@ class BranchSteps:
         name: `b0`.
         variant: what the plan wants of it.
         marks: one for each of `STEPS`.
-        doing: the word for where it stands: `waiting`, `asking`, `building`, `timing`, or its verdict.
+        doing: the word for where it stands: `waiting`, `asking`, `written`, `building`, `timing`, or its verdict.
         state: what is known of it, None before it was written.
     """
 
@@ -108,6 +108,8 @@ class BranchTracker:
             return ("busy", "open", "open", "open"), "asking" if state is None else f"repair {state.repairs + 1}"
         if state is None:
             return ("open", "open", "open", "open"), "waiting"
+        if state.status == "written" and self.asked:  # built with the others, once they are all there
+            return ("good", "open", "open", "open"), "written"
         if state.status == "written":
             built = name in self.built
             return ("good", "good", "busy", "open") if built else ("good", "busy", "open", "open"), (
