@@ -5,6 +5,7 @@ A run's events are read once and folded; what a page needs of them is kept, the 
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Collection
@@ -74,7 +75,8 @@ class _Tracked:
 
     def __init__(self, found: Found) -> None:
         self.found = found
-        self._follower = Follower(found.path / LOG)
+        self._log = found.path / LOG
+        self._follower = Follower(self._log)
         self._generation = 0
         self._reset()
         self.view: RunView | None = None
@@ -94,8 +96,8 @@ class _Tracked:
             self._reset()
         for event in events:
             self._take(event)
-        condition, problem = self._condition(is_held(self.found.path / LOG, held))
-        files = tuple(name for name in _FILES if (self.found.path / name).is_file())
+        condition, problem = self._condition(is_held(self._log, held))
+        files = tuple(name for name in _FILES if os.path.isfile(f"{self.found.path}/{name}"))
         seen = self.view
         if (
             seen is not None

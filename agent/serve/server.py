@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import socket
 import sys
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TextIO
@@ -38,7 +39,10 @@ def serve(root: Path, host: str, port: int, told: TextIO) -> tuple[Mapping[str, 
     listener = _listen(host, port)
     with listener:
         url = _url(host, listener.getsockname()[1])
-        app = make_app(Catalog(root), _names(host))
+        catalog = Catalog(root)
+        # Many old runs take seconds to read, once: that begins now, not when the page is opened.
+        threading.Thread(target=catalog.refresh, daemon=True).start()
+        app = make_app(catalog, _names(host))
         config = uvicorn.Config(
             app,
             log_level="critical",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,34 +32,37 @@ class Found:
 
 def find_all(root: Path) -> list[Found]:
     """Runs and nights beneath `root`, by name. No link is followed: `latest` is a second name, others may lead out."""
-    return sorted(_walk(root, root, _DEPTH), key=lambda found: found.name)
+    return sorted(_walk(root, "", _DEPTH), key=lambda found: found.name)
 
 
-def _walk(root: Path, folder: Path, depth: int) -> Iterator[Found]:
+def _walk(folder: Path, prefix: str, depth: int) -> Iterator[Found]:
     try:
         with os.scandir(folder) as entries:
             inner = [e for e in entries if not e.name.startswith(".") and e.is_dir(follow_symlinks=False)]
     except OSError:
         return
     for entry in inner:
-        path = Path(entry.path)
-        kind = _kind(path)
+        kind, name = _kind(entry.path), f"{prefix}{entry.name}"
         if kind is not None:
-            yield Found(path.relative_to(root).as_posix(), path, kind)
+            yield Found(name, Path(entry.path), kind)
         if kind != "run" and depth > 1:
-            yield from _walk(root, path, depth - 1)
+            yield from _walk(Path(entry.path), f"{name}/", depth - 1)
 
 
-def _kind(path: Path) -> str | None:
-    if _is_file(path / LOG):
+def _kind(path: str) -> str | None:
+    if _is_file(f"{path}/{LOG}"):
         return "run"
-    if _is_file(path / NIGHT_LOG):
+    if _is_file(f"{path}/{NIGHT_LOG}"):
         return "night"
-    return "broken" if path.name.startswith("run_") else None
+    return "broken" if os.path.basename(path).startswith("run_") else None
 
 
-def _is_file(path: Path) -> bool:
-    return path.is_file() and not path.is_symlink()
+def _is_file(path: str) -> bool:
+    """A file itself, no link to one."""
+    try:
+        return stat.S_ISREG(os.lstat(path).st_mode)
+    except OSError:
+        return False
 
 
 def night_is_on(root: Path, held: Collection[int] | None) -> bool:

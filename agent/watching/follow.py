@@ -38,19 +38,19 @@ class Follower:
     def poll(self) -> list[AnyEvent]:
         """The events since the last call, from the start after a change of `generation`. A torn last line waits."""
         try:
+            facts = os.stat(self.log)
+            seen = (facts.st_ino, facts.st_size, facts.st_mtime_ns)
+            if seen == self._seen:
+                return []
+            if self._seen is not None and (facts.st_ino != self._seen[0] or facts.st_size < self._end):
+                self._start_over()
             with self.log.open("rb") as file:
-                facts = os.fstat(file.fileno())
-                seen = (facts.st_ino, facts.st_size, facts.st_mtime_ns)
-                if seen == self._seen:
-                    return []
-                if self._seen is not None and (facts.st_ino != self._seen[0] or facts.st_size < self._end):
-                    self._start_over()
-                self._seen = seen
                 file.seek(self._end)
                 data = file.read()
         except OSError as error:
             self.problem = f"events.jsonl cannot be read ({error.strerror})"
             return []
+        self._seen = seen
         return self._take(data)
 
     def _start_over(self) -> None:
@@ -115,6 +115,6 @@ def is_held(log: Path, held: Collection[int] | None) -> bool | None:
     if held is None:
         return None
     try:
-        return log.stat().st_ino in held
+        return os.stat(log).st_ino in held
     except OSError:
         return False

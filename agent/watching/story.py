@@ -178,6 +178,8 @@ class Story:
             failed = sorted(name for name, seconds in event.seconds.items() if seconds is None)
             but = f", {', '.join(failed)} not" if failed else ""
             return self._line(event, "Built", f"{_of(len(event.seconds) - len(failed), len(event.seconds))}{but}")
+        if not isinstance(event, ev.BranchWritten | ev.Evaluated):
+            return None
         steps = self.branches
         if isinstance(event, ev.BranchWritten):
             if any(s.state is None or s.doing.startswith(("asking", "repair")) for s in steps):
@@ -185,7 +187,7 @@ class Story:
             good = [s for s in steps if s.marks[0] == "good"]
             verb = "Repaired" if "/repair" in event.key else "Wrote"
             return self._line(event, verb, _of(len(good), len(steps)), "plain" if good else "bad")
-        if isinstance(event, ev.Evaluated) and event.iteration and not any("busy" in s.marks for s in steps):
+        if event.iteration and not any("busy" in s.marks for s in steps):
             return self._timed(event, steps)
         return None
 

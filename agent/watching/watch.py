@@ -19,7 +19,6 @@ from agent.errors import (
     UnfitEnvironment,
     WaitingForAnswer,
 )
-from agent.inspection import finished
 from agent.progress import PlainProgress, make_progress
 from agent.report import fmt
 from agent.watching.folder import LOG, find_all, newest_night, night_is_on
@@ -235,6 +234,8 @@ def _error(exit_code: int | None, otherwise: type[RoofclimbError]) -> type[Roofc
 
 
 def _result(watched: _Watched) -> Result:
+    from agent.inspection import finished  # with all that a run needs: not before the first line is shown
+
     state = watched.story.state
     try:
         return finished(state, watched.folder)
