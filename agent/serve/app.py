@@ -31,7 +31,7 @@ _POLICY = (
 # A report is a whole page with a script of its own, which its own policy names by hash. It gets an origin of its own as
 # well, so that a file somebody put there reads nothing else of what is served, and can send nothing.
 _FILE_POLICY = (
-    "sandbox allow-scripts allow-popups allow-modals; default-src 'none'; script-src 'unsafe-inline'; "
+    "sandbox allow-scripts allow-popups; default-src 'none'; script-src 'unsafe-inline'; "
     "style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 _HEADERS = {

@@ -6,8 +6,10 @@ Nothing here locks or writes: who looks on must not be able to disturb a run.
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Collection
+from datetime import datetime
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -82,15 +84,24 @@ class Follower:
 def _event(line: bytes) -> AnyEvent | str | None:
     """The event; the type of one that this version cannot read; None where it is no event at all."""
     try:
-        return EVENT.validate_json(line)
+        event = EVENT.validate_json(line)
+        return event if is_instant(event.at) and 0 <= event.elapsed_s < math.inf else None
     except ValidationError:
         pass
     try:
         data = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     kind = data.get("type") if isinstance(data, dict) else None
     return kind if isinstance(kind, str) else None
+
+
+def is_instant(text: str) -> bool:
+    """Whether this is a time as a log has it, with its zone."""
+    try:
+        return datetime.fromisoformat(text).tzinfo is not None
+    except ValueError:
+        return False
 
 
 def held_files() -> frozenset[int] | None:

@@ -11,7 +11,7 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-_LARGEST = 1 << 20
+_LARGEST = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from agent.watching.follow import is_instant
 
 NIGHT_LOG = "night.jsonl"
 
@@ -40,13 +43,18 @@ def read_night(name: str, folder: Path) -> Night:
     code = ends[-1].get("exit_code") if ends else None
     return Night(
         name=name,
-        began_at=str(events[0].get("at", "")) if events else "",
-        ended_at=str(ends[-1].get("at", "")) if ends else "",
+        began_at=_at(events[0]) if events else "",
+        ended_at=_at(ends[-1]) if ends else "",
         exit_code=code if isinstance(code, int) else None,
         tasks=len(names) if isinstance(names, list) else 0,
-        tried=len({e.get("task") for e in events if e.get("type") == "tried"}),
+        tried=len({str(e.get("task")) for e in events if e.get("type") == "tried"}),
         page=(folder / "index.html").is_file(),
     )
+
+
+def _at(event: Mapping[str, Any]) -> str:
+    at = str(event.get("at", ""))
+    return at if is_instant(at) else ""
 
 
 def _events(path: Path) -> list[dict[str, Any]]:
@@ -59,7 +67,7 @@ def _events(path: Path) -> list[dict[str, Any]]:
     for line in lines:
         try:
             data = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             break
         if not isinstance(data, dict):
             break

@@ -50,9 +50,9 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     night = runs / "night_20261130_000000"
     night.mkdir()
     (night / "night.jsonl").write_text(
-        '{"type":"night_started","at":"2026-11-30T00:00:00Z","names":["gemm","softmax"]}\n'
+        '{"type":"night_started","at":"2026-11-30T00:00:00+00:00","names":["gemm","softmax"]}\n'
         '{"type":"tried","task":0}\n{"type":"tried","task":1}\n'
-        '{"type":"night_ended","at":"2026-11-30T05:00:00Z","exit_code":0}\n'
+        '{"type":"night_ended","at":"2026-11-30T05:00:00+00:00","exit_code":0}\n'
     )
     (night / "index.html").write_text("<!doctype html><title>night</title><h1>The night</h1>")
     return runs

@@ -50,7 +50,9 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (misfit / "events.jsonl").write_text("".join(lines[20:]))
     night = runs / "night_1"
     night.mkdir()
-    (night / "night.jsonl").write_text('{"type":"night_started","at":"2026-11-30T01:00:00Z","names":["a","b"]}\n{"ty')
+    (night / "night.jsonl").write_text(
+        '{"type":"night_started","at":"2026-11-30T01:00:00+00:00","names":["a","b"]}\n{"ty'
+    )
     (night / "index.html").write_text("<!doctype html><title>the night</title>")
     return runs
 

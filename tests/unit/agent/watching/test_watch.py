@@ -137,7 +137,7 @@ def _env() -> dict[str, str]:
 def test_a_night_is_followed_from_run_to_run_and_back(tmp_path: Path) -> None:
     night = tmp_path / "night_1"
     night.mkdir()
-    (night / "night.jsonl").write_text('{"type":"night_started","at":"2026-11-30T01:00:00Z","names":["a","b"]}\n')
+    (night / "night.jsonl").write_text('{"type":"night_started","at":"2026-11-30T01:00:00+00:00","names":["a","b"]}\n')
     with (tmp_path / ".nightly.lock").open("wb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         process = begin(str(tmp_path))
@@ -157,7 +157,7 @@ def test_a_night_is_followed_from_run_to_run_and_back(tmp_path: Path) -> None:
             first.end()
         lines_of(process, "finished (iterations)")
         with (night / "night.jsonl").open("a") as log:
-            log.write('{"type":"night_ended","at":"2026-11-30T05:00:00Z","exit_code":4}\n')
+            log.write('{"type":"night_ended","at":"2026-11-30T05:00:00+00:00","exit_code":4}\n')
     _, err = process.communicate(timeout=30)
     assert process.returncode == 4
     assert err.splitlines()[-1] == f"roofclimb: night_1 ended with exit code 4; see {night}/index.html"
