@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from markupsafe import escape
+
 _WIDE, _NARROW = 880, 330
 AXIS_COLOURS = ("var(--compute)", "var(--memory)", "var(--latency)")
 _CONFIG: Mapping[str, Any] = {
@@ -75,7 +77,6 @@ def draw(name: str, caption: str, spec: Spec, narrow: Spec | None = None, wide: 
 def _svg(name: str, caption: str, spec: Spec, width: int) -> str:
     whole = {
         "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
-        "description": caption,
         "width": width,
         "autosize": {"type": "fit-x", "contains": "padding"},
         "config": _CONFIG,
@@ -87,6 +88,7 @@ def _svg(name: str, caption: str, spec: Spec, width: int) -> str:
     svg: str = vl_convert.vegalite_to_svg(whole, allowed_base_urls=[])
     # Inside HTML no namespaces are needed; without them the page names no address at all.
     svg = re.sub(r' xmlns(:\w+)?="[^"]*"', "", svg, count=2)
+    svg = svg.replace("<svg ", f'<svg role="graphics-document" aria-label="{escape(caption)}" ', 1)
     # Vega puts an address of its own before the anchors that marks lead to.
     svg = re.sub(r'xlink:href="[^"#]*#', 'href="#', svg)
     # Vega numbers its clip paths; two drawings in one page must not share a number.

@@ -8,10 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
-
-_LARGEST = 64 << 10
+_LARGEST = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +30,16 @@ def read_limits(folder: Path) -> Limits:
 
 
 def read_config(folder: Path) -> Mapping[str, Any]:
-    """A run's config as plain data; empty where it is missing or cannot be read."""
+    """A run's config as plain data; empty where it is missing or cannot be read.
+
+    It is read as JSON, which is what a run writes: a YAML parser can be kept busy for minutes by a damaged file.
+    """
     path = folder / "config.yaml"
     try:
         if path.stat().st_size > _LARGEST:
             return {}
-        text = path.read_text(encoding="utf-8")
-        data = json.loads(text) if text.startswith("{") else YAML(typ="safe", pure=True).load(text)
-    except (OSError, UnicodeDecodeError, YAMLError, ValueError, RecursionError):
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
         return {}
     return data if isinstance(data, dict) else {}
 

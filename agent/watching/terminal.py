@@ -130,7 +130,7 @@ class LiveProgress:
 
     def _settled(self, line: Line) -> RenderableType:
         width = self._width
-        with_time, with_cost = width >= 56, width >= 72 and line.usd != 0.0
+        with_time, with_cost = width >= 56, width >= 72
         columns = [8] * with_time + [8] * with_cost
         table = Table.grid(padding=(0, 1, 0, 0), expand=False)
         verb = _VERB if width >= 40 else len(line.verb)
@@ -149,7 +149,7 @@ class LiveProgress:
         if with_time:
             cells.append(Text(_took(line.seconds) if line.seconds and line.seconds >= 0.05 else ""))
         if with_cost:
-            cells.append(Text(fmt.dollars(line.usd)))
+            cells.append(Text("" if line.usd == 0.0 else fmt.dollars(line.usd)))
         table.add_row(*cells)
         return table
 

@@ -55,7 +55,8 @@ def test_what_is_over_stands_above_what_is_being_done() -> None:
     verb_ends = {re.match(r" *(\w+)", line).end() for line in settled}  # type: ignore[union-attr]
     assert verb_ends == {12}
     assert settled[-1].endswith("$0.50")
-    assert len({len(line) for line in settled if line.endswith(("$0.50", "$0.10"))}) == 1
+    times_end = {match.end() for line in settled if (match := re.search(r" (\d+ s|\d:\d\d)(?= |$)", line))}
+    assert len(times_end) == 1, "times stand in one column, with a cost beside them or without"
     (b0,) = (line for line in lines if re.match(r" +b0 ", line))
     assert re.search(r"b0 +●\S○○ +building +16 by 16 tiles", b0)
     assert re.search(r"iteration 1 of 2 · .*left · \$0\.50 .*\$4\.50 left", lines[-1])
