@@ -250,7 +250,10 @@ def report(run_dir: Path) -> Result:
 )
 @command
 def watch(place: Path | None, wait_s: float) -> Result:
-    """Look on at a run from its start until it ends; in a folder of runs (`runs`) at the one being worked on."""
+    """Look on at a run from its start until it ends.
+
+    In a folder of runs (`runs`): at the night that is on, else at the run being worked on, else at the newest.
+    """
     from agent.watching.watch import watch as look_on
 
     return look_on(place, wait_s)

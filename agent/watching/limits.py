@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 _LARGEST = 1 << 20
+_MOST = 1e9  # no limit of a run is beyond that
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,4 +48,5 @@ def read_config(folder: Path) -> Mapping[str, Any]:
 def _number(config: Mapping[str, Any], section: str, key: str) -> float | None:
     part = config.get(section)
     value = part.get(key) if isinstance(part, dict) else None
-    return value if isinstance(value, int | float) and not isinstance(value, bool) and value > 0 else None
+    usable = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < _MOST
+    return value if usable else None

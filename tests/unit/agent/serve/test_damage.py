@@ -125,3 +125,11 @@ def test_what_is_no_log(tmp_path: Path, log: bytes) -> None:
     night.mkdir()
     (night / "night.jsonl").write_bytes(log)
     shown(tmp_path)
+
+
+@pytest.mark.parametrize("odd", ODD, ids=lambda odd: repr(odd)[:20])
+def test_a_config_that_says_odd_things(tmp_path: Path, odd: object) -> None:
+    folder = write_run(tmp_path / "run_1")
+    config = {"search": {"iterations": odd, "branches": odd}, "budget": {"minutes": odd, "usd": odd}, "memory": odd}
+    (folder / "config.yaml").write_text(json.dumps(config))
+    shown(tmp_path)

@@ -54,7 +54,9 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
         '{"type":"tried","task":0}\n{"type":"tried","task":1}\n'
         '{"type":"night_ended","at":"2026-11-30T05:00:00+00:00","exit_code":0}\n'
     )
-    (night / "index.html").write_text("<!doctype html><title>night</title><h1>The night</h1>")
+    (night / "index.html").write_text(
+        "<!doctype html><title>night</title><h1>The night</h1><a href='../run_20261130_010000/report.html'>gemm</a>"
+    )
     return runs
 
 
@@ -163,6 +165,9 @@ def test_nights_lead_to_their_page(browser: Browser, server: Server) -> None:
         with seen.page.expect_popup() as opened:
             night.get_by_role("link").click()
         assert opened.value.locator("h1").inner_text() == "The night"
+        opened.value.get_by_role("link", name="gemm").click()
+        opened.value.wait_for_url(f"{server.url}/files/run_20261130_010000/report.html")
+        assert "as fast as the baseline" in opened.value.locator("body").inner_text()
 
 
 def test_keys_alone_are_enough(browser: Browser, server: Server) -> None:
