@@ -51,7 +51,8 @@ def run(config: str, overrides: tuple[str, ...], dry_run: bool, require_sandbox:
     from agent.inspection import finished
     from agent.session import start
 
-    state = start(loaded, lambda iterations: make_progress(sys.stderr, iterations))
+    limits = loaded.budget
+    state = start(loaded, lambda iterations: make_progress(sys.stderr, iterations, limits.minutes, limits.usd))
     return finished(state, loaded.output / state.run_id)
 
 
@@ -63,8 +64,11 @@ def resume(run_dir: Path) -> Result:
     from agent.inspection import finished
     from agent.progress import make_progress
     from agent.session import resume as go_on
+    from agent.watching.limits import read_limits
 
-    return finished(go_on(run_dir, lambda iterations: make_progress(sys.stderr, iterations)), run_dir)
+    limits = read_limits(run_dir)
+    state = go_on(run_dir, lambda iterations: make_progress(sys.stderr, iterations, limits.minutes, limits.usd))
+    return finished(state, run_dir)
 
 
 @main.command(short_help="Make several kernels faster, unattended.")
@@ -268,6 +272,43 @@ def verify(run_dir: Path) -> Result:
     from agent.verify_cli import verify as check
 
     return check(run_dir)
+
+
+@main.command(short_help="Look on at a run or a night from another terminal.")
+@click.argument("place", required=False, type=click.Path(path_type=Path), metavar="[RUN_DIR|RUNS_DIR]")
+@click.option(
+    "--wait",
+    "wait_s",
+    type=click.FloatRange(0),
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long a run that stopped may take to be resumed.",
+)
+@command
+def watch(place: Path | None, wait_s: float) -> Result:
+    """Look on at a run from its start until it ends.
+
+    In a folder of runs (`runs`): at the night that is on, else at the run being worked on, else at the newest.
+    """
+    from agent.watching.watch import watch as look_on
+
+    return look_on(place, wait_s)
+
+
+@main.command(short_help="A page of all runs, on this machine.")
+@click.argument("runs_dir", type=click.Path(path_type=Path), default=Path("runs"))
+@click.option("--port", type=click.IntRange(0, 65535), default=8642, show_default=True, help="0 picks a free one.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Another address lets other machines read.")
+@command
+def serve(runs_dir: Path, port: int, host: str) -> Result:
+    """Show all runs of a folder on a page: what is being done now, what came of the others, two side by side.
+
+    Read-only; for this machine's own browser unless --host says otherwise.
+    """
+    from agent.serve.server import serve as show
+
+    return show(runs_dir, host, port, sys.stderr)
 
 
 main.add_command(memory_group)

@@ -222,6 +222,17 @@ class BranchWritten(Event):
     rejected: Rejected | None = None
 
 
+class BranchesBuilt(Event):
+    """The branches of an iteration (or of a repair) were built: the seconds each took, None for one that did not build.
+
+    Told so that who looks on sees that builds are over; nothing is decided by it.
+    """
+
+    type: Literal["branches_built"] = "branches_built"
+    iteration: int
+    seconds: Mapping[str, float | None]
+
+
 class Compared(Event):
     """Interleaved A/B of two kernels. `key`: `iter1/champion`, `iter1/no_<method>`, `iter1/all_off`, `final`."""
 
@@ -334,11 +345,15 @@ class RunEnded(Event):
 
 
 class Paused(Event):
-    """A session ended before the run did: a signal, a waiting answer, or a failure. `key` counts them."""
+    """A session ended before the run did: a signal, a waiting answer, or a failure. `key` counts them.
+
+    `exit_code` is what its process ended with; None in logs of versions that did not write it.
+    """
 
     type: Literal["paused"] = "paused"
     status: Literal["interrupted", "waiting", "failed"]
     reason: str
+    exit_code: int | None = None
 
 
 class Noted(Event):
@@ -370,6 +385,7 @@ AnyEvent = Annotated[
     | BatchEnded
     | PlanDecided
     | BranchWritten
+    | BranchesBuilt
     | Compared
     | Sanitized
     | ChampionDecided

@@ -7,16 +7,9 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Sequence
 from datetime import datetime, timezone
-from typing import Protocol, TextIO
-
-from rich.console import Console, Group, RenderableType
-from rich.live import Live
-from rich.spinner import Spinner
-from rich.table import Table
-from rich.text import Text
+from typing import TYPE_CHECKING, Protocol, TextIO
 
 from agent import events as ev
 from agent.elsewhere import comparable_ms
@@ -24,20 +17,11 @@ from agent.events import AnyEvent
 from agent.events_batch import describe_batch
 from agent.report import fmt
 from agent.report.view import name_of
-from agent.state import BranchState, IterationState, State, StateFold
+from agent.watching.limits import Limits
 from backends.types import Rejected
 
-_STATUS_STYLE = {
-    "pass": "green",
-    "accepted": "green",
-    "fail": "red",
-    "failed": "red",
-    "rejected": "red",
-    "error": "red",
-    "suspect": "yellow",
-    "unverified": "yellow",
-}
-_ROWS_ELSEWHERE = 8  # rows of the live region that are not branches, with some air
+if TYPE_CHECKING:
+    from agent.watching.terminal import LiveProgress
 
 
 class Progress(Protocol):
@@ -60,17 +44,24 @@ class Progress(Protocol):
         ...
 
 
-def make_progress(stream: TextIO, iterations: int) -> Progress:
+def make_progress(
+    stream: TextIO, iterations: int, minutes: float | None = None, usd: float | None = None
+) -> LiveProgress | PlainProgress:
     """The live view where `stream` is a terminal that can show it, else plain lines.
 
     Args:
         stream: stderr; stdout belongs to `--json`.
         iterations: how many the run may take.
+        minutes: how long it may work; None without a limit.
+        usd: what it may spend; None without a limit.
     """
-    plain = not stream.isatty() or bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
-    if plain:
+    if not stream.isatty() or os.environ.get("TERM") == "dumb":
         return PlainProgress(stream)
-    return LiveProgress(Console(file=stream, highlight=False), iterations)
+    from rich.console import Console
+
+    from agent.watching.terminal import LiveProgress
+
+    return LiveProgress(Console(file=stream, highlight=False), Limits(iterations, minutes, usd))
 
 
 class PlainProgress:
@@ -107,107 +98,6 @@ class PlainProgress:
         with self._lock:
             self._stream.write(f"{fmt.instant(at)} {text}\n")
             self._stream.flush()
-
-
-class LiveProgress:
-    """A few calm lines at the bottom that change; what is settled scrolls above them and stays."""
-
-    def __init__(self, console: Console, iterations: int) -> None:
-        self._console = console
-        self._iterations = iterations
-        self._fold = StateFold()
-        self._state = self._fold.state
-        self._plan: ev.PlanDecided | None = None
-        self._activity = ""
-        self._spinner = Spinner("dots", style="cyan")
-        self._clock = (0.0, time.monotonic())
-        # The renderer reads whole values that `__call__` replaces; taking a lock there could deadlock with Live's own.
-        self._live = Live(
-            get_renderable=self.render, console=console, refresh_per_second=8, transient=True, redirect_stdout=False
-        )
-        self._live.start()
-
-    def catch_up(self, past: Sequence[AnyEvent]) -> None:
-        """Show what was settled before."""
-        for event in past:
-            self(event)
-
-    def __call__(self, event: AnyEvent) -> None:
-        """Take one event."""
-        self._fold.take(event)
-        self._state = self._fold.state
-        self._clock = (event.elapsed_s, time.monotonic())
-        self._settle(event)
-
-    def activity(self, text: str) -> None:
-        """Say what is being done now."""
-        self._activity = fmt.one_line(text)
-
-    def close(self) -> None:
-        """Remove the changing lines; what was settled stays."""
-        self._live.stop()
-
-    def render(self) -> RenderableType:
-        """The changing part, as of now."""
-        parts: list[RenderableType] = []
-        state = self._state
-        if state.iteration:
-            parts += [self._header(state), self._branches(state)]
-        best = _best_line(state)
-        if best is not None:
-            parts.append(best)
-        elapsed_s, since = self._clock
-        elapsed = fmt.wall(elapsed_s + time.monotonic() - since)
-        cost = fmt.dollars(state.cost.usd)
-        self._spinner.update(text=Text.assemble(self._activity or "working", (f"   {elapsed}   {cost}", "dim")))
-        parts.append(self._spinner)
-        return Group(*parts)
-
-    def _header(self, state: State) -> Text:
-        line = Text.assemble("\n", (f"iteration {state.iteration}/{self._iterations}", "bold"))
-        if state.roofline_history:
-            line.append(f"   {_bound(state)}", style="dim")
-        return _cropped(line)
-
-    def _branches(self, state: State) -> Table:
-        table = Table.grid(padding=(0, 2))
-        for justify in ("left", "left", "right", "right"):
-            table.add_column(justify=justify, no_wrap=True)
-        table.add_column(no_wrap=True, overflow="ellipsis", ratio=1, style="dim")
-        plan = self._plan.plan if self._plan is not None and self._plan.iteration == state.iteration else None
-        variants = {b.name: b.variant for b in plan.branches} if plan else {}
-        known = {b.name: b for b in state.branches if b.iteration == state.iteration}
-        names = list(dict.fromkeys([*variants, *known]))
-        room = max(3, self._console.height - _ROWS_ELSEWHERE)
-        for name in names[:room]:
-            table.add_row(*_branch_cells(name, known.get(name), variants.get(name, ""), state.baseline_ms))
-        if len(names) > room:
-            table.add_row(Text(f"  … {len(names) - room} more", style="dim"))
-        return table
-
-    def _settle(self, event: AnyEvent) -> None:
-        """Print what will not change any more."""
-        if isinstance(event, ev.PlanDecided):
-            self._plan = event
-        line = self._settled(event)
-        if line is not None:
-            # Not taken from the text: `print` joins what it is given into a new one.
-            self._console.print(line, no_wrap=line.no_wrap, overflow=line.overflow)
-
-    def _settled(self, event: AnyEvent) -> Text | None:
-        if isinstance(event, ev.RunStarted):
-            made_by = " · ".join(filter(None, (event.backend, event.provider, event.model)))
-            return _cropped(Text.assemble((event.task, "bold"), (f"   {made_by}   {event.run_id}", "dim")))
-        if isinstance(event, ev.Evaluated) and event.branch == "baseline":
-            return _cropped(Text.assemble(("  baseline  ", ""), describe(event).removeprefix("baseline ")))
-        if isinstance(event, ev.IterationEnded):
-            line = next(i for i in self._state.iterations if i.iteration == event.iteration)
-            return _cropped(_iteration_line(line))
-        if isinstance(event, ev.Noted | ev.RequestFailed):
-            return Text.assemble(("  ! ", "yellow"), describe(event))
-        if isinstance(event, ev.RunEnded | ev.Paused) or _is_final(event):
-            return Text(f"  {describe(event)}", style="bold")
-        return None
 
 
 def describe(event: AnyEvent) -> str:
@@ -337,53 +227,3 @@ def _outcome(event: ev.Evaluated) -> str:
     where = "" if event.elsewhere is None else f"by what it took on {event.elsewhere.device}"
     time_text = "" if median_ms is None else fmt.duration(median_ms)
     return " ".join(filter(None, (outcome.verdict, time_text, where, outcome.reason and f"({outcome.reason})")))
-
-
-def _cropped(text: Text) -> Text:
-    text.no_wrap = True
-    text.overflow = "ellipsis"
-    return text
-
-
-def _bound(state: State) -> str:
-    last = state.roofline_history[-1]
-    over = "" if not last.floor_ms else f", {fmt.speedup(last.time_ms / last.floor_ms)} the floor"
-    return "near peak" if last.near_peak else f"{last.bound} leads{over}"
-
-
-def _branch_cells(name: str, branch: BranchState | None, variant: str, baseline_ms: float | None) -> tuple[Text, ...]:
-    status = branch.status if branch else "waiting"
-    mark = "▸ " if branch and branch.champion else "  "
-    timed = branch is not None and branch.status == "pass"  # a suspect time is shown, but is no speedup
-    ratio = baseline_ms / branch.median_ms if branch and timed and branch.median_ms and baseline_ms else None
-    remark = (branch.reason if branch else None) or variant
-    if branch and branch.repairs:
-        remark = f"repair {branch.repairs}: {remark}"
-    return (
-        Text(f"{mark}{name}"),
-        Text(status, style=_STATUS_STYLE.get(status, "dim")),
-        Text(fmt.duration(branch.median_ms) if branch and branch.median_ms else ""),
-        Text(fmt.speedup(ratio) if ratio else ""),
-        Text(fmt.one_line(remark)),
-    )
-
-
-def _best_line(state: State) -> Text | None:
-    if state.best_ms is None:
-        return None
-    line = Text.assemble("best  ", (fmt.duration(state.best_ms), "bold"))
-    if state.best_from != "baseline" and state.baseline_ms:
-        line.append(f"   {fmt.speedup(state.baseline_ms / state.best_ms)} over baseline   ", style="green")
-    return _cropped(line.append(f"   {state.best_from}" if state.best_from == "baseline" else state.best_from, "dim"))
-
-
-def _iteration_line(line: IterationState) -> Text:
-    text = Text.assemble(
-        f"  iter {line.iteration}  ",
-        (f"{line.status:<12}  ", _STATUS_STYLE.get(line.status, "yellow")),
-    )
-    if line.champion:
-        text.append(
-            f"{line.champion}  {fmt.duration(line.champion_ms)}  {fmt.speedup(line.speedup, line.low, line.high)}  "
-        )
-    return text.append(", ".join(line.methods) if line.champion else fmt.one_line(line.reason), style="dim")

@@ -156,17 +156,17 @@ def proceed(
             return fold(journal.events)
         keep_secrets()
         stopped = threading.Event()
-        stack.enter_context(stop_on_signals(stopped))
+        stack.enter_context(stop_on_signals(stopped, shown.activity))
         try:
             config = allowance.applied(config, fold(journal.events))
             check_llm(config)
             with as_exit_codes(), open_run(folder, journal, shown, stopped, config, find) as run:
                 work(run)
         except RoofclimbError as error:
-            _pause(folder, journal, _PAUSES.get(type(error), "failed"), str(error))
+            _pause(folder, journal, _PAUSES.get(type(error), "failed"), str(error), error.exit_code)
             raise
         except Exception as bug:
-            _pause(folder, journal, "failed", f"bug: {type(bug).__name__}: {bug}")
+            _pause(folder, journal, "failed", f"bug: {type(bug).__name__}: {bug}", 1)
             raise
         write_reports(folder)
         return fold(journal.events)
@@ -298,14 +298,16 @@ def keep_secrets() -> None:
 
 
 @contextmanager
-def stop_on_signals(stopped: threading.Event) -> Iterator[None]:
-    """The first SIGINT or SIGTERM asks to stop after the step; a second one ends at once."""
+def stop_on_signals(stopped: threading.Event, told: Callable[[str], None] | None = None) -> Iterator[None]:
+    """The first SIGINT or SIGTERM asks to stop after the step, and says so; a second one ends at once."""
 
     def ask(number: int, _: FrameType | None) -> None:
         if stopped.is_set():
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
         stopped.set()
+        if told is not None:  # from a thread of its own: what it locks may be held by what the signal came into
+            threading.Thread(target=told, args=("stopping after this step; once more ends at once",)).start()
 
     before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -424,9 +426,9 @@ def _state_writer(journal: Journal, folder: Path) -> Callable[[AnyEvent], None]:
     return write
 
 
-def _pause(folder: Path, journal: Journal, status: str, reason: str) -> None:
+def _pause(folder: Path, journal: Journal, status: str, reason: str, exit_code: int) -> None:
     """Save that and why the session ended. On a full disk what is there already has to do."""
-    event = {"key": str(len(journal.all(Paused))), "status": status, "reason": reason}
+    event = {"key": str(len(journal.all(Paused))), "status": status, "reason": reason, "exit_code": exit_code}
     with suppress(UnfitEnvironment, OSError):
         journal.append(Paused.model_validate(event))
         write_state(fold(journal.events), folder)

@@ -13,6 +13,7 @@ from agent.llm.parse import Unreadable, extract_code
 from agent.llm.types import LLMError, Reply, Request, Step
 from agent.plan import Plan
 from agent.run import Kernel, Run
+from agent.stages.built import log_builds
 from agent.stages.switches import switched_specs
 from agent.stages.wording import branch_prefix, branch_prompt, repair_prompt, system_prompt
 from backends.types import Built, Rejected
@@ -56,6 +57,7 @@ def evaluate_branches(run: Run, iteration: int, plan: Plan, written: Sequence[Br
         run.prepare_workers(_WORKERS * len(unmeasured))
     builds = run.build_candidates([(_source_path(run, w), run.task.spec) for w in sources])
     run.disassemble_ahead([run.best.built, *(built for built in builds if isinstance(built, Built))])
+    log_builds(run, iteration, sources, builds)
     if run.search.ablate:
         good = [w for w, built in zip(sources, builds, strict=True) if isinstance(built, Built)]
         specs = [(_source_path(run, w), switched_specs(run, plan, w.source or "").values()) for w in good]

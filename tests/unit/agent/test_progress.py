@@ -12,7 +12,9 @@ import pytest
 from rich.console import Console
 
 from agent import events as ev
-from agent.progress import LiveProgress, PlainProgress, make_progress
+from agent.progress import PlainProgress, make_progress
+from agent.watching.limits import Limits
+from agent.watching.terminal import LiveProgress
 from tests.unit.agent import event_log
 
 STAMP = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ ")
@@ -30,11 +32,11 @@ def plain_lines(events: list[ev.AnyEvent]) -> list[str]:
 def live(events: list[ev.AnyEvent], *, height: int = 40) -> tuple[str, str]:
     """What scrolled above and stays, and what the changing part shows at the end."""
     console = Console(file=io.StringIO(), width=120, height=height, force_terminal=True, record=True, _environ={})
-    progress = LiveProgress(console, iterations=3)
+    progress = LiveProgress(console, Limits(iterations=3))
     for event in events:
         progress(event)
     progress.activity("timing 4 branches")
-    shown = progress.render()
+    shown = progress.__rich__()
     progress.close()
     settled = console.export_text()
     with console.capture() as capture:
@@ -106,20 +108,22 @@ def test_live_view_shows_branches_best_cost_and_activity() -> None:
     events = [*event_log.opening(), *event_log.first_iteration()[:-1]]
     _, changing = live(event_log.stamped(events))
     shown = text_of(changing)
-    assert "iteration 1/3   memory leads, 32.0× the floor" in shown
-    assert re.search(r"b0 +rejected", shown)
-    assert re.search(r"b1 +pass +250\.0 ms +3\.20× +32 by 32 tiles", shown)
-    assert re.search(r"▸ b2 +pass +200\.0 ms +4\.00×", shown)
-    assert re.search(r"b3 +fail +C\[5\] is 1\.0", shown)
-    assert "best  200.0 ms   4.00× over baseline   iteration 1, b2" in shown
-    assert re.search(r"timing 4 branches +\d+:\d\d +\$0\.50", shown)
+    assert re.search(r"b0 +●✗○○ +rejected", shown)
+    assert re.search(r"b1 +●●●● +pass +250\.0 ms +3\.20× +32 by 32 tiles", shown)
+    assert re.search(r"▸ b2 +●●●● +pass +200\.0 ms +4\.00×", shown)
+    assert re.search(r"b3 +●●✗○ +fail +C\[5\] is 1\.0", shown)
+    assert "timing 4 branches" in shown
+    assert re.search(r"iteration 1 of 3 · best 200\.0 ms 4\.00× · \d+:\d\d · \$0\.50", shown)
 
 
-def test_branches_of_the_plan_are_listed_before_they_are_written() -> None:
-    events = event_log.first_iteration()
-    upto = next(i for i, e in enumerate(events) if isinstance(e, ev.PlanDecided)) + 1
-    _, changing = live(event_log.stamped([*event_log.opening(), *events[:upto]]))
-    assert re.search(r"b3 +waiting +128 by 128 tiles", text_of(changing))
+def test_what_is_left_of_a_budget_is_shown() -> None:
+    console = Console(file=io.StringIO(), width=120, force_terminal=True, _environ={})
+    progress = LiveProgress(console, Limits(iterations=3, minutes=60, usd=2.0))
+    progress.catch_up(event_log.whole_run()[:30])
+    with console.capture() as capture:
+        console.print(progress.__rich__())
+    progress.close()
+    assert re.search(r"5:48 ━─+ 54:12 left · \$0\.50 ━━─+ \$1\.50 left", text_of(capture.get()))
 
 
 def test_a_suspect_time_is_shown_without_a_speedup() -> None:
@@ -131,11 +135,11 @@ def test_a_suspect_time_is_shown_without_a_speedup() -> None:
 
 def test_past_iterations_and_the_result_scroll_above_and_stay() -> None:
     settled, _ = live(event_log.whole_run())
-    assert re.search(r"iter 1 +accepted +b2 +200\.0 ms +4\.00× \[3\.90, 4\.10\]", settled)
-    assert re.search(r"iter 2 +not-accepted +b0", settled)
-    assert "best vs baseline: 3.98× [3.91, 4.05]" in settled
-    assert "note: clock frequency varied by 3%" in settled
-    assert "finished (iterations)" in settled
+    assert re.search(r"Accepted b2 200\.0 ms, 3\.90 exceeds 1\.020 +\d:\d\d +\$0\.50", settled)
+    assert re.search(r"Kept out 0\.995 does not exceed 1\.020", settled)
+    assert re.search(r"Compared 3\.98× \[3\.91, 4\.05\] best over baseline", settled)
+    assert "Note clock frequency varied by 3%" in settled
+    assert "Finished (iterations)" in settled
 
 
 def test_many_branches_fit_a_small_terminal() -> None:
@@ -144,16 +148,16 @@ def test_many_branches_fit_a_small_terminal() -> None:
     _, changing = live(event_log.stamped([*opening, *branches]), height=24)
     shown = text_of(changing).splitlines()
     assert len(shown) < 24
-    assert any("… 48 more" in line for line in shown)
-    assert any(line.startswith("best") for line in shown)
+    assert any("… 46 more" in line for line in shown)
+    assert "iteration 1 of 3" in shown[-1]
 
 
 def test_a_resumed_run_shows_what_was_settled_before() -> None:
     console = Console(file=io.StringIO(), width=120, force_terminal=True, record=True, _environ={})
-    progress = LiveProgress(console, 3)
+    progress = LiveProgress(console, Limits(iterations=3))
     progress.catch_up(event_log.whole_run()[:-3])
     progress.close()
-    assert re.search(r"iter 2 +not-accepted", console.export_text())
+    assert re.search(r"Kept out 0\.995", console.export_text())
 
 
 def test_the_log_of_a_resumed_run_names_the_run_and_repeats_nothing() -> None:
@@ -167,11 +171,15 @@ def test_the_log_of_a_resumed_run_names_the_run_and_repeats_nothing() -> None:
 
 def test_a_narrow_terminal_cuts_lines_instead_of_breaking_them() -> None:
     console = Console(file=io.StringIO(), width=50, force_terminal=True, record=True, _environ={})
-    progress = LiveProgress(console, 3)
+    progress = LiveProgress(console, Limits(iterations=3))
     progress.catch_up(event_log.whole_run())
     progress.close()
-    (line,) = (line for line in console.export_text().splitlines() if "iter 1  accepted" in line)
-    assert line.endswith("…")
+    lines = [line for line in console.export_text().splitlines() if re.match(r" *[A-Z]", line)]
+    assert all(len(line) <= 50 for line in lines[:-1]), (
+        "the changing part, which is not there any more, follows the last"
+    )
+    (line,) = (line for line in lines if "Checked the task" in line)
+    assert line.rstrip().endswith("…")
 
 
 def test_a_pipe_gets_plain_lines() -> None:
@@ -180,7 +188,7 @@ def test_a_pipe_gets_plain_lines() -> None:
 
 @pytest.mark.parametrize(
     ("name", "value", "kind"),
-    [("TERM", "xterm-256color", LiveProgress), ("TERM", "dumb", PlainProgress), ("NO_COLOR", "1", PlainProgress)],
+    [("TERM", "xterm-256color", LiveProgress), ("TERM", "dumb", PlainProgress), ("NO_COLOR", "1", LiveProgress)],
 )
 def test_a_terminal_gets_the_live_view_unless_it_says_no(
     name: str, value: str, kind: type, monkeypatch: pytest.MonkeyPatch
