@@ -28,6 +28,9 @@ from importlib.metadata import version
 from itertools import combinations
 from pathlib import Path
 
+from landscape_data import BASELINE, FOLDER, Code, Gain, Identity, Landscape, Point, Refusal, Sitting, load, save
+from landscape_sources import LIST, ROOT, KernelSource, Wanted, read_kernels, wanted_landscapes
+
 from agent.artefacts import plain
 from agent.config import Config
 from agent.errors import ConfigError, RoofclimbError, UnfitEnvironment
@@ -37,12 +40,10 @@ from agent.machine_code import MachineCode
 from agent.stages.switches import switched_off
 from backends.registry import get_backend
 from backends.types import Built, Rejected
-from landscape_data import BASELINE, FOLDER, Code, Gain, Identity, Landscape, Point, Refusal, Sitting, load, save
-from landscape_sources import LIST, ROOT, KernelSource, Wanted, read_kernels, wanted_landscapes
 from memory.scope import derive_family, shape_class
 from profiling.code_sites import is_padding
 from profiling.machine_code import check_methods
-from profiling.types import Comparison, Evaluation
+from profiling.types import Comparison, Evaluation, MethodPresence
 
 SITTING = 8
 """Kernels that are interleaved with the baseline in one sitting."""
@@ -155,7 +156,9 @@ def _measure_kernel(work: Survey, lab: Lab, kernel: KernelSource, baseline: Buil
     specs = [switched_off(lab.task.spec, [m for m in about.methods if m not in on]) for on in chosen]
     builds = lab.build([(source, spec) for spec in specs])
     codes = _Codes(MachineCode(lab.task.backend), baseline)
-    points, measured, todo = [], dict(work.found.codes), {}
+    points: list[Point] = []
+    measured = dict(work.found.codes)
+    todo: dict[str, Built] = {}
     for on, built in zip(chosen, builds, strict=True):
         label = f"{about.name}: {' + '.join(on) or 'all off'}"
         if isinstance(built, Rejected):
@@ -196,7 +199,7 @@ class _Codes:
         alike.append((label, built))
         return label
 
-    def presence(self, methods: Sequence[str], built: Built):  # type: ignore[no-untyped-def]
+    def presence(self, methods: Sequence[str], built: Built) -> tuple[MethodPresence, ...]:
         """Machine-code evidence of methods against the baseline."""
         return check_methods(methods, self._code.device(self._baseline), self._code.device(built))
 

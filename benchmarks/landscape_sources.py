@@ -1,4 +1,4 @@
-"""Which landscapes there are (`data/landscapes.yaml`), and where their kernels come from: recorded answers, or files."""
+"""Which landscapes there are (`data/landscapes.yaml`), and where their kernels come from: recorded answers or files."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
+from landscape_data import SwitchedKernel
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from agent.config import Config, load_config
@@ -18,7 +19,6 @@ from agent.llm.recording import read_recording
 from agent.paths import find_config
 from agent.plan import Plan, parse_plan
 from backends.types import Backend
-from landscape_data import SwitchedKernel
 from prompts.catalogue import load_catalogue, switch_name
 
 ROOT = Path(__file__).resolve().parent.parent

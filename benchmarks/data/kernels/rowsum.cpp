@@ -1,6 +1,3 @@
-#ifndef RC_ACCUMULATE_IN_REGISTERS
-#define RC_ACCUMULATE_IN_REGISTERS 1
-#endif
 #ifndef RC_VECTORIZE_INTRINSICS
 #define RC_VECTORIZE_INTRINSICS 1
 #endif
@@ -10,21 +7,30 @@
 #ifndef RC_SOFTWARE_PREFETCH
 #define RC_SOFTWARE_PREFETCH 1
 #endif
+#ifndef RC_LOOP_UNROLL
+#define RC_LOOP_UNROLL 1
+#endif
 
+#if RC_VECTORIZE_INTRINSICS
 #include <immintrin.h>
+#endif
 
 #if RC_MULTIPLE_ACCUMULATORS
 constexpr int kSums = 4;
 #else
 constexpr int kSums = 1;
 #endif
-
-// Sums in registers, or all of them in memory, where y[r] takes every product.
-#if RC_ACCUMULATE_IN_REGISTERS
-#define IN_MEMORY
+#if RC_VECTORIZE_INTRINSICS
+constexpr int kWidth = 8;
 #else
-#define IN_MEMORY asm volatile("" ::: "memory");
+constexpr int kWidth = 1;
 #endif
+#if RC_LOOP_UNROLL
+constexpr int kTurns = 4;
+#else
+constexpr int kTurns = 1;
+#endif
+constexpr int kStep = kWidth * kSums * kTurns;
 
 extern "C" void solve(const float* x, float* y, int rows, int cols) {
     for (int r = 0; r < rows; ++r) {
@@ -33,38 +39,36 @@ extern "C" void solve(const float* x, float* y, int rows, int cols) {
 #if RC_VECTORIZE_INTRINSICS
         __m256 sums[kSums];
         for (int k = 0; k < kSums; ++k) sums[k] = _mm256_setzero_ps();
-        for (; c + 8 * kSums <= cols; c += 8 * kSums) {
-#if RC_SOFTWARE_PREFETCH
-            __builtin_prefetch(in + c + 256, 0, 3);
-#endif
-            for (int k = 0; k < kSums; ++k) {
-                const __m256 v = _mm256_loadu_ps(in + c + 8 * k);
-                sums[k] = _mm256_fmadd_ps(v, v, sums[k]);
-            }
-            IN_MEMORY
-        }
-        for (int k = 1; k < kSums; ++k) sums[0] = _mm256_add_ps(sums[0], sums[k]);
-        float parts[8];
-        _mm256_storeu_ps(parts, sums[0]);
-        y[r] = ((parts[0] + parts[1]) + (parts[2] + parts[3])) + ((parts[4] + parts[5]) + (parts[6] + parts[7]));
 #else
         float sums[kSums] = {};
-        y[r] = 0.0f;
-        for (; c + kSums <= cols; c += kSums) {
-#if RC_SOFTWARE_PREFETCH
-            if ((c & 15) == 0) __builtin_prefetch(in + c + 256, 0, 3);
 #endif
-#if RC_ACCUMULATE_IN_REGISTERS
-            for (int k = 0; k < kSums; ++k) sums[k] += in[c + k] * in[c + k];
+        for (; c + kStep <= cols; c += kStep) {
+#if RC_SOFTWARE_PREFETCH
+            if (kStep >= 16 || c % 16 == 0) __builtin_prefetch(in + c + 512, 0, 3);
+#endif
+            for (int turn = 0; turn < kTurns; ++turn) {
+                for (int k = 0; k < kSums; ++k) {
+                    const float* at = in + c + (turn * kSums + k) * kWidth;
+#if RC_VECTORIZE_INTRINSICS
+                    const __m256 v = _mm256_loadu_ps(at);
+                    sums[k] = _mm256_fmadd_ps(v, v, sums[k]);
 #else
-            float some = 0.0f;
-            for (int k = 0; k < kSums; ++k) some += in[c + k] * in[c + k];
-            y[r] += some;
-            IN_MEMORY
+                    sums[k] += *at * *at;
+#endif
+                }
+            }
+        }
+        float sum = 0.0f;
+        for (int k = 0; k < kSums; ++k) {
+#if RC_VECTORIZE_INTRINSICS
+            float parts[8];
+            _mm256_storeu_ps(parts, sums[k]);
+            for (int lane = 0; lane < 8; ++lane) sum += parts[lane];
+#else
+            sum += sums[k];
 #endif
         }
-        for (int k = 0; k < kSums; ++k) y[r] += sums[k];
-#endif
-        for (; c < cols; ++c) y[r] += in[c] * in[c];
+        for (; c < cols; ++c) sum += in[c] * in[c];
+        y[r] = sum;
     }
 }
