@@ -22,6 +22,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from importlib.metadata import version
@@ -155,7 +156,10 @@ def _measure_kernel(work: Survey, lab: Lab, kernel: KernelSource, baseline: Buil
     chosen = list(subsets(about.methods))
     specs = [switched_off(lab.task.spec, [m for m in about.methods if m not in on]) for on in chosen]
     builds = lab.build([(source, spec) for spec in specs])
-    codes = _Codes(MachineCode(lab.task.backend), baseline)
+    machine_code = MachineCode(lab.task.backend)
+    with ThreadPoolExecutor(max_workers=max(1, lab.machine.cpu.usable_cores or 1)) as pool:
+        list(pool.map(machine_code.device, [b for b in builds if isinstance(b, Built)]))  # to have them at hand
+    codes = _Codes(machine_code, baseline)
     points: list[Point] = []
     measured = dict(work.found.codes)
     todo: dict[str, Built] = {}

@@ -67,14 +67,14 @@ class Result:
 
     Attributes:
         reached: evaluations until one was close to the best, None where none was.
-        evaluations: of the whole night.
-        repeats: of them, on a strategy that had failed before in this night.
-        old_repeats: of them, on a strategy that failed in the earlier night of the same task.
+        tried: strategies by their place in the space, in order.
+        repeats: how many of them, on a strategy that had failed before in this night.
+        old_repeats: how many of them, on a strategy that failed in the earlier night of the same task.
         lifted: the same, where memory had taken the failure back, that night or tonight.
     """
 
     reached: int | None
-    evaluations: int
+    tried: tuple[int, ...]
     repeats: int
     old_repeats: int
     lifted: int
@@ -195,7 +195,7 @@ def play(
                 best, best_speedup = i, speedup
             if remembers:
                 night.attempt(strategy)
-    return Result(reached, len(tried), repeats, old_repeats, lifted), frozenset(failed)
+    return Result(reached, tuple(tried), repeats, old_repeats, lifted), frozenset(failed)
 
 
 def play_with_memory(
@@ -333,7 +333,7 @@ def _ratio(found: Found, case: str, night: int, rng: random.Random) -> list[floa
 
 
 def _share(results: Sequence[Result], count: Callable[[Result], int]) -> float:
-    return sum(count(r) for r in results) / max(1, sum(r.evaluations for r in results))
+    return sum(count(r) for r in results) / max(1, sum(len(r.tried) for r in results))
 
 
 def tables(told: Mapping[str, Any]) -> str:
