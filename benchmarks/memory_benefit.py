@@ -174,17 +174,19 @@ def play(
         recalled = night.recall() if remembers else None
         known = {best} if case == "none" else set(tried)
         left = [i for i in range(len(space.strategies)) if i not in known]
-        taken_back = before.lifted | night.succeeded()
 
         def admits(i: int, recalled: Recall | None = recalled) -> bool:
             return recalled is None or not night.refused(space.strategies[i], recalled, rules.blocks)
 
-        for i in draw(space, left, recalled, admits, rng):
+        chosen = draw(space, left, recalled, admits, rng)
+        failed_then = before.all.intersection(chosen)
+        taken_back = before.lifted | night.succeeded() if failed_then else before.lifted
+        for i in chosen:
             strategy = space.strategies[i]
             speedup = space.speedup(strategy)
             tried.append(i)
             repeats += i in failed
-            if i in before.all:
+            if i in failed_then:
                 lifted += i in taken_back
                 old_repeats += i not in taken_back
             if space.failed(strategy):

@@ -48,7 +48,7 @@ _METRIC = Metric("time", 1.0, "ms", "compute", "low", 1.0, "what a plan must cit
 _PROFILE = Profile("counted", "degraded", (_METRIC,), "a replayed landscape has no profile")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Strategy:
     """What a proposer may propose: a landscape's point, and the plan that stands for it.
 
@@ -122,6 +122,7 @@ class Night:
     def __init__(self, space: Space, name: str, folder: Path, store: Store) -> None:
         self._space = space
         self._attempts = 0
+        self._other_problems: dict[Strategy, int] = {}
         path = folder / name
         path.mkdir(parents=True)
         self._journal = Journal(path)
@@ -169,8 +170,11 @@ class Night:
         """Whether memory forbids it: as the validator of plans does, or (`exact`) only what is blocked itself."""
         if blocks == "exact":
             return blocked_by(recalled, strategy.fingerprint(self._space.scope.backend)) is not None
-        with_memory, without = (_problems(strategy.plan, self._rules(r)) for r in (recalled, Recall()))
-        return len(with_memory) > len(without)
+        found = review_plan(strategy.plan, self._rules(recalled), load_catalogue()).problems
+        if strategy not in self._other_problems:
+            bare = review_plan(strategy.plan, self._rules(Recall()), load_catalogue()).problems
+            self._other_problems[strategy] = len(bare)
+        return len(found) > self._other_problems[strategy]
 
     def attempt(self, strategy: Strategy) -> None:
         """Look a strategy's outcome up and learn from it, as an iteration does."""
@@ -242,10 +246,6 @@ class Night:
             recall=recalled,
             policy="advisory",
         )
-
-
-def _problems(plan: Plan, rules: PlanRules) -> tuple[str, ...]:
-    return review_plan(plan, rules, load_catalogue()).problems
 
 
 @lru_cache
