@@ -9,9 +9,10 @@ methods, in a kernel) and nothing of what they bring: it never looks at the land
 see. Each iteration it draws K = 4 strategies, all different, none of them that of the best kernel, which it is shown:
 
 1. what the run's own history shows as tried is not drawn again (where there is a history);
-2. what memory blocks is not drawn (where there is a recall): by the validator of plans, which refuses a plan that
-   failed before and any plan with a method that failed by its own attribution, or (`--blocks exact`) only the former;
-3. what recall prefers comes first, in recall's order: at most half of the K slots, so that it always explores too;
+2. what the validator of plans refuses by memory's blocks is not drawn (where there is a recall). `--blocks wide` asks
+   what a wider rule would cost: a method that failed by its own attribution may not be in any plan either;
+3. what recall prefers comes first, in recall's order, unless its evidence is of this very run: at most half of the K
+   slots, so that it always explores too;
 4. the rest is drawn with weights: for each of its methods, the prior's expected speedup times the chance that it is
    implemented. A method without a prior weighs as memory assumes of the unknown. No prior at all: uniform.
 
@@ -106,7 +107,12 @@ class Rules:
 
 
 def draw(
-    space: Space, left: Sequence[int], recalled: Recall | None, admits: Callable[[int], bool], rng: random.Random
+    space: Space,
+    left: Sequence[int],
+    recalled: Recall | None,
+    admits: Callable[[int], bool],
+    name: str,
+    rng: random.Random,
 ) -> list[int]:
     """The strategies of one iteration, by their place in the space.
 
@@ -115,9 +121,10 @@ def draw(
         left: what may be drawn.
         recalled: what memory said, None where there is none.
         admits: whether memory lets a strategy through.
+        name: of the run.
         rng: of this night.
     """
-    first = [i for i in preferred(space, recalled) if i in left and admits(i)]
+    first = [i for i in preferred(space, recalled, name) if i in left and admits(i)]
     chosen = first[: BRANCHES // 2]
     weights = {i: weight(space.strategies[i], recalled) for i in left if i not in chosen}
     while weights and len(chosen) < BRANCHES:
@@ -141,9 +148,9 @@ def weight(strategy: Strategy, recalled: Recall | None) -> float:
     return worth
 
 
-def preferred(space: Space, recalled: Recall | None) -> list[int]:
-    """What recall prefers and this space has, in recall's order."""
-    told = () if recalled is None else recalled.preferred
+def preferred(space: Space, recalled: Recall | None, name: str) -> list[int]:
+    """What recall prefers and this space has, in recall's order; what the evidence line says is this run's left out."""
+    told = [] if recalled is None else [a for a in recalled.preferred if f"{name}, iteration" not in a.evidence]
     return [space.places[advice.fingerprint] for advice in told if advice.fingerprint in space.places]
 
 
@@ -178,7 +185,7 @@ def play(
         def admits(i: int, recalled: Recall | None = recalled) -> bool:
             return recalled is None or not night.refused(space.strategies[i], recalled, rules.blocks)
 
-        chosen = draw(space, left, recalled, admits, rng)
+        chosen = draw(space, left, recalled, admits, night.name, rng)
         failed_then = before.all.intersection(chosen)
         taken_back = before.lifted | night.succeeded() if failed_then else before.lifted
         for i in chosen:
@@ -369,8 +376,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="What strategy memory is worth, on measured landscapes.")
     parser.add_argument("--landscapes", type=Path, default=FOLDER, help="folder of landscapes")
     parser.add_argument("--seeds", type=int, default=30)
-    parser.add_argument("--iterations", type=int, default=10, help="of a night, with 4 strategies each")
-    parser.add_argument("--blocks", choices=("validator", "exact"), default="validator", help="what memory forbids")
+    parser.add_argument("--iterations", type=int, default=6, help="of a night, with 4 strategies each")
+    parser.add_argument("--blocks", choices=("validator", "wide"), default="validator", help="what memory forbids")
     parser.add_argument("--json", type=Path, help="write all numbers here")
     asked = parser.parse_args()
     landscapes = load_all(asked.landscapes)

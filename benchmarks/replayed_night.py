@@ -7,7 +7,7 @@ measurements: `attribute` makes the table, `remember_attempt` or `remember_failu
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import cached_property, lru_cache
@@ -33,6 +33,7 @@ from agent.stages.switches import ALL
 from agent.task import Task
 from backends.registry import get_backend
 from backends.types import BuildSpec, Rejected, Signature
+from memory import types as memory_types
 from memory.fingerprint import fingerprint
 from memory.recall import blocked_by, recall
 from memory.store import Store
@@ -42,7 +43,7 @@ from profiling.device import cpu_facts
 from profiling.types import AXES, Comparison, Evaluation, MethodPresence, Metric, Problem, Profile
 from prompts.catalogue import load_catalogue
 
-Blocks = Literal["validator", "exact"]
+Blocks = Literal["validator", "wide"]
 
 _METRIC = Metric("time", 1.0, "ms", "compute", "low", 1.0, "what a plan must cite something of")
 _PROFILE = Profile("counted", "degraded", (_METRIC,), "a replayed landscape has no profile")
@@ -68,6 +69,11 @@ class Strategy:
     def fingerprint(self, backend: str) -> str:
         """What memory knows it by."""
         return fingerprint(backend, self.plan.strategy)
+
+    def alone(self, backend: str) -> Iterator[str]:
+        """What memory knows each of its methods by."""
+        for method in self.plan.methods:
+            yield fingerprint(backend, memory_types.Strategy((method.id,), {method.id: dict(method.parameters)}))
 
 
 class Space:
@@ -120,6 +126,7 @@ class Night:
     """A run on a landscape, in a folder of its own and with a memory that it may share. Use as a context."""
 
     def __init__(self, space: Space, name: str, folder: Path, store: Store) -> None:
+        self.name = name
         self._space = space
         self._attempts = 0
         self._other_problems: dict[Strategy, int] = {}
@@ -167,9 +174,9 @@ class Night:
         return frozenset(places[f] for f, outcome in latest.items() if outcome == "positive" and f in places)
 
     def refused(self, strategy: Strategy, recalled: Recall, blocks: Blocks) -> bool:
-        """Whether memory forbids it: as the validator of plans does, or (`exact`) only what is blocked itself."""
-        if blocks == "exact":
-            return blocked_by(recalled, strategy.fingerprint(self._space.scope.backend)) is not None
+        """Whether memory forbids it: as the validator of plans does, or (`wide`) for one of its methods too."""
+        if blocks == "wide" and any(blocked_by(recalled, f) for f in strategy.alone(self._space.scope.backend)):
+            return True
         found = review_plan(strategy.plan, self._rules(recalled), load_catalogue()).problems
         if strategy not in self._other_problems:
             bare = review_plan(strategy.plan, self._rules(Recall()), load_catalogue()).problems
