@@ -15,12 +15,14 @@ from agent.events import ReplyReceived, RequestFailed, RequestSent
 from agent.journal import Journal
 from agent.llm.prices import estimate_tokens
 from agent.llm.recording import Plays, prompt_sha256
-from agent.llm.types import LLMError, Provider, Reply, Request, Step
+from agent.llm.types import LLMError, Provider, Reply, Request, Step, Usage
 from agent.paths import iteration_folder
 from agent.state import fold
 
 # Failures that concern one step of several: the run goes on, or waits.
 _OF_ONE_STEP = ("no-recording", "no-budget", "waiting")
+# Failures that end the run only where nothing else of the round was answered: what was paid for is used.
+_OF_ONE_STEP_AMONG_OTHERS = ("refusal", "exhausted", "unavailable")
 # Between looks at the stop flag while requests are in flight: Ctrl-C answers within a second.
 _POLL_S = 0.2
 
@@ -85,7 +87,7 @@ class Asker:
                 thread.join(_POLL_S)
                 if self._stopped():
                     raise Interrupted("stopped while waiting for the model")
-        return _sort_out([answers[i] for i in range(len(requests))])
+        return _sort_out(requests, [answers[i] for i in range(len(requests))])
 
     def _into(
         self, answers: dict[int, Reply | Exception], index: int, request: Request, context: Mapping[str, object]
@@ -139,6 +141,9 @@ class Asker:
         except LLMError as error:
             self._log_failure(step, error)
             raise
+        except BudgetExhausted as error:  # between two attempts
+            self._log_failure(step, LLMError("no-budget", str(error)))
+            raise
         self._save(request, reply)
         self._journal.append(ReplyReceived(key=step.name, iteration=step.iteration, purpose=step.purpose, reply=reply))
         return reply
@@ -147,7 +152,6 @@ class Asker:
         # A missing recording stays missing; anything else is asked again when the run is resumed.
         number = len(self._journal.all(RequestFailed))
         key = step.name if error.kind == "no-recording" else f"{step.name}#{number}"
-        usd = error.context.get("usd")
         self._journal.append(
             RequestFailed(
                 key=key,
@@ -156,7 +160,8 @@ class Asker:
                 purpose=step.purpose,
                 kind=error.kind,
                 message=str(error),
-                usd=None if usd is None else float(usd),
+                usd=error.spent.usd if error.spent else None,
+                usage=error.spent.usage if error.spent else Usage(),
             )
         )
 
@@ -167,10 +172,11 @@ class Asker:
         write_text(folder / f"{name}.reply.md", reply.text)
 
 
-def _sort_out(answers: list[Reply | Exception]) -> list[Reply | LLMError]:
+def _sort_out(requests: Sequence[Request], answers: list[Reply | Exception]) -> list[Reply | LLMError]:
     """Raise what ends the run, worst first; leave what only one step lacks in its place."""
-    for answer in answers:
-        if isinstance(answer, LLMError) and answer.kind not in _OF_ONE_STEP:
+    answered = any(isinstance(answer, Reply) for answer in answers)
+    for request, answer in zip(requests, answers, strict=True):
+        if isinstance(answer, LLMError) and not _is_borne(request.step, answer, answered):
             raise ModelUnusable(f"the language model cannot be used: {answer}") from answer
     refused = [a for a in answers if isinstance(a, BudgetExhausted)]
     for answer in answers:
@@ -190,3 +196,10 @@ def _sort_out(answers: list[Reply | Exception]) -> list[Reply | LLMError]:
         else:
             kept.append(LLMError("no-budget", f"not asked for: {answer}"))
     return kept
+
+
+def _is_borne(step: Step, error: LLMError, answered: bool) -> bool:
+    """Whether the run goes on without this answer. Asking again for what was refused would end it at each resume."""
+    if error.kind == "refusal" and step.purpose in ("repair", "ablate"):
+        return True
+    return error.kind in _OF_ONE_STEP or (answered and error.kind in _OF_ONE_STEP_AMONG_OTHERS)

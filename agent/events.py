@@ -7,7 +7,9 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from agent.llm.types import ErrorKind, Reply
+from agent.event_base import Event as Event
+from agent.events_llm import RequestRetried
+from agent.llm.types import ErrorKind, Reply, Usage
 from agent.plan import Plan
 from backends.types import Rejected
 from memory.types import Recall
@@ -28,24 +30,6 @@ from profiling.types import (
 MethodClass = Literal["effective", "ineffective", "implementation_failed", "interaction", "unverified"]
 IterationStatus = Literal["accepted", "not-accepted", "failed", "stopped"]
 StopReason = Literal["iterations", "near-peak", "budget", "patience"]
-
-
-class Event(BaseModel):
-    """Base of all events.
-
-    Attributes:
-        seq: position in the log, from 0.
-        at: UTC time, ISO 8601.
-        elapsed_s: seconds the run had been working, pauses between sessions left out.
-        key: which occurrence; unique per type.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    seq: int = -1
-    at: str = ""
-    elapsed_s: float = 0.0
-    key: str
 
 
 class RunStarted(Event):
@@ -182,7 +166,7 @@ class RequestFailed(Event):
 
     Attributes:
         step: the step's name.
-        usd: what the provider charged all the same (a refusal), None where nothing is known to have been charged.
+        usd, usage: what the provider charged all the same (a refusal, an answer that broke off), else None and nothing.
     """
 
     type: Literal["request_failed"] = "request_failed"
@@ -192,6 +176,7 @@ class RequestFailed(Event):
     kind: ErrorKind
     message: str
     usd: float | None = None
+    usage: Usage = Usage()
 
 
 class PlanDecided(Event):
@@ -355,6 +340,7 @@ AnyEvent = Annotated[
     | RooflineRecorded
     | Recalled
     | RequestSent
+    | RequestRetried
     | ReplyReceived
     | RequestFailed
     | PlanDecided

@@ -10,6 +10,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
@@ -47,6 +48,7 @@ from agent.machine import Machine, find_machine, look_at
 from agent.paths import cache_folder, new_run_folder, remove_run_folder
 from agent.progress import Progress
 from agent.report.build import write_reports
+from agent.retrying import RetryLog
 from agent.roles import Providers, Roles
 from agent.run import Run
 from agent.state import State, StateFold, fold, write_state
@@ -155,7 +157,7 @@ def open_run(folder: Path, journal: Journal, progress: Progress, stopped: thread
             catalogue=load_catalogue(),
             store=store,
             scope=_scope(config, task, machine),
-            asker=Asker(_providers(config), journal, budget, stopped.is_set),
+            asker=Asker(_providers(config, RetryLog(journal, budget)), journal, budget, stopped.is_set),
             budget=budget,
             progress=progress,
             versions={"roofclimb": version("roofclimb"), **task.backend.toolchain()},
@@ -240,14 +242,14 @@ def stop_on_signals(stopped: threading.Event) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _providers(config: Config) -> Providers:
+def _providers(config: Config, retried: RetryLog) -> Providers:
     assert config.llm is not None
-    return Providers(Roles(config.llm), _make_provider)
+    return Providers(Roles(config.llm), partial(_make_provider, retried))
 
 
-def _make_provider(settings: LLMSettings) -> Provider:
+def _make_provider(retried: RetryLog, settings: LLMSettings) -> Provider:
     try:
-        return make_provider(settings)
+        return make_provider(settings, retried=retried)
     except ValueError as error:
         raise ConfigError(str(error)) from None
 

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict
 from agent import events as ev
 from agent.artefacts import write_text
 from agent.events import AnyEvent, Attribution
+from agent.events_llm import RequestRetried
 from agent.llm.types import Usage
 from backends.types import Rejected
 
@@ -80,11 +81,15 @@ class FrontierEntry(_Part):
 
 
 class Cost(_Part):
-    """What the model cost. `usd` None: an unknown price. In-flight requests of a killed session count at their most."""
+    """What the model cost. `usd` None: an unknown price. In-flight requests of a killed session count at their most.
+
+    `calls` are answered or given up; `retried` are attempts that failed and were made again, their cost counted.
+    """
 
     usd: float | None = 0.0
     tokens: Mapping[str, int] = {"input": 0, "output": 0, "cache_read": 0, "cache_write": 0}
     calls: int = 0
+    retried: int = 0
     by_purpose: Mapping[str, float] = {}
 
 
@@ -324,21 +329,30 @@ class StateFold:
 
     def _on_request_failed(self, event: ev.RequestFailed) -> None:
         sent = self._open.pop(event.step, None)
-        if sent is not None and event.usd is not None:
-            self._add_cost(sent.purpose, Usage(), event.usd)
+        if sent is not None and event.usage != Usage():
+            self._add_cost(sent.purpose, event.usage, event.usd, calls=1)
+        elif sent is not None and event.usd is not None:
+            self._add_cost(sent.purpose, Usage(), event.usd, calls=1)
+
+    def _on_request_retried(self, event: RequestRetried) -> None:
+        self._add_cost(event.purpose, event.usage, event.usd, retried=1)
 
     def _charge(self, sent: ev.RequestSent, received: ev.ReplyReceived | None) -> None:
-        """A reply at its cost; a request lost in flight at the most it can have cost."""
-        usage = received.reply.usage if received else Usage(output=sent.worst_tokens)
-        self._add_cost(sent.purpose, usage, received.reply.usd if received else sent.worst_usd)
+        """A reply at its cost. A request lost in flight, or one whose cost is not said, at the most it can have cost."""
+        reply = received.reply if received else None
+        if reply is None or (reply.usd is None and None in (reply.usage.input, reply.usage.output)):
+            self._add_cost(sent.purpose, Usage(output=sent.worst_tokens), sent.worst_usd, calls=1)
+        else:
+            self._add_cost(sent.purpose, reply.usage, reply.usd, calls=1)
 
-    def _add_cost(self, purpose: str, usage: Usage, usd: float | None) -> None:
+    def _add_cost(self, purpose: str, usage: Usage, usd: float | None, *, calls: int = 0, retried: int = 0) -> None:
         cost = self.state.cost
         tokens = {kind: cost.tokens[kind] + (getattr(usage, kind) or 0) for kind in cost.tokens}
         by_purpose = dict(cost.by_purpose)
         by_purpose[purpose] = by_purpose.get(purpose, 0.0) + (usd or 0.0)
         total = None if usd is None or cost.usd is None else cost.usd + usd
-        self._set(cost=Cost(usd=total, tokens=tokens, calls=cost.calls + 1, by_purpose=by_purpose))
+        calls, retried = cost.calls + calls, cost.retried + retried
+        self._set(cost=Cost(usd=total, tokens=tokens, calls=calls, retried=retried, by_purpose=by_purpose))
 
     def _find_branch(self, iteration: int, name: str) -> BranchState | None:
         return next((b for b in self.state.branches if (b.iteration, b.name) == (iteration, name)), None)

@@ -18,8 +18,8 @@ from tenacity.wait import wait_base
 from agent.llm.keys import KeyProblem, read_key
 from agent.llm.prices import load_prices, price_for
 from agent.llm.recording import RecordingProvider
-from agent.llm.retry import BACK_OFF, RetryPolicy
-from agent.llm.types import LLMSettings, Provider
+from agent.llm.retry import BACK_OFF, RetryPolicy, untold
+from agent.llm.types import LLMSettings, Provider, Retried
 
 PROVIDERS: Final[Mapping[str, str]] = {
     "anthropic": "agent.llm.anthropic_provider:AnthropicProvider",
@@ -41,6 +41,7 @@ def make_provider(
     environ: Mapping[str, str] = os.environ,
     wait: wait_base = BACK_OFF,
     sleep: Callable[[float], None] = time.sleep,
+    retried: Callable[[Retried], None] = untold,
 ) -> Provider:
     """Make the provider that the settings name; with `settings.record` every exchange is recorded as well.
 
@@ -49,6 +50,7 @@ def make_provider(
         environ: where keys and base URLs are looked up.
         wait: seconds between attempts where the server does not say.
         sleep: how to wait between attempts.
+        retried: told of each wait before it begins.
 
     Raises:
         ValueError: one line, what `check_settings` says.
@@ -61,7 +63,7 @@ def make_provider(
     if settings.provider in LOCAL:
         provider = factory(settings)
     else:
-        policy = RetryPolicy(settings.max_attempts, settings.max_retry_s, wait, sleep)
+        policy = RetryPolicy(settings.max_attempts, settings.max_retry_s, wait, sleep, retried)
         price = price_for(settings.provider, settings.model, load_prices(settings.prices))
         provider = factory(settings, read_key(settings, environ), _base_url(settings, environ), price, policy)
     return RecordingProvider(provider, Path(settings.record)) if settings.record else provider
