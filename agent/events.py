@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from agent.event_base import Event as Event
-from agent.events_llm import RequestRetried
+from agent.events_llm import RequestRetried as RequestRetried
 from agent.llm.types import ErrorKind, Reply, Usage
 from agent.plan import Plan
 from backends.types import Rejected

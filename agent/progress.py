@@ -201,7 +201,7 @@ class LiveProgress:
         if isinstance(event, ev.IterationEnded):
             line = next(i for i in self._state.iterations if i.iteration == event.iteration)
             return _cropped(_iteration_line(line))
-        if isinstance(event, ev.Noted | ev.RequestFailed):
+        if isinstance(event, ev.Noted | ev.RequestFailed | ev.RequestRetried):
             return Text.assemble(("  ! ", "yellow"), describe(event))
         if isinstance(event, ev.RunEnded | ev.Paused) or _is_final(event):
             return Text(f"  {describe(event)}", style="bold")
@@ -216,6 +216,10 @@ def describe(event: AnyEvent) -> str:
         event, ev.RunStarted | ev.SessionStarted | ev.TaskChecked | ev.CeilingsMeasured | ev.FloorFound | ev.AaMeasured
     ):
         return _describe_start(event)
+    if isinstance(event, ev.RequestRetried):
+        return fmt.one_line(
+            f"iter {event.iteration} asked again in {fmt.duration(event.wait_s * 1e3)}: {event.message}"
+        )
     if isinstance(event, ev.RequestSent | ev.ReplyReceived | ev.RequestFailed | ev.Recalled | ev.PlanDecided):
         return _describe_asking(event)
     return fmt.one_line(_describe_measuring(event))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import random
+import resource
 import shutil
 import signal
 import threading
@@ -109,7 +110,6 @@ def _go(folder: Path, progress: Progress) -> State:
         if journal.find(RunEnded, "end") is not None:
             write_reports(folder)
             return fold(journal.events)
-        keep_secrets()
         stopped = threading.Event()
         stack.enter_context(stop_on_signals(stopped))
         try:
@@ -220,8 +220,12 @@ def _log_session(folder: Path, journal: Journal, task: Task, machine: Machine, l
 
 
 def keep_secrets() -> None:
-    """Make this process undumpable: no other process of the user reads its memory or its `/proc/PID/environ`."""
+    """Make this process undumpable: no other process of the user reads its memory or its `/proc/PID/environ`.
+
+    Nor is there ever a core file with keys in it, wherever the machine puts those.
+    """
     ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
 
 
 @contextmanager
@@ -256,6 +260,7 @@ def _make_provider(retried: RetryLog, settings: LLMSettings) -> Provider:
 
 def check_llm(config: Config, *, asks: bool = True) -> None:
     """Refuse a model section that cannot work, before anything is measured. A run that asks nothing needs no key."""
+    keep_secrets()  # keys are read from here on
     if config.llm is None:
         raise ConfigError(
             "llm: is required for a run; name a provider (anthropic, openai, openai-compatible, replay, file)"

@@ -338,7 +338,7 @@ class StateFold:
         self._add_cost(event.purpose, event.usage, event.usd, retried=1)
 
     def _charge(self, sent: ev.RequestSent, received: ev.ReplyReceived | None) -> None:
-        """A reply at its cost. A request lost in flight, or one whose cost is not said, at the most it can have cost."""
+        """A reply at its cost. One lost in flight, or whose cost is not said, at the most it can have cost."""
         reply = received.reply if received else None
         if reply is None or (reply.usd is None and None in (reply.usage.input, reply.usage.output)):
             self._add_cost(sent.purpose, Usage(output=sent.worst_tokens), sent.worst_usd, calls=1)

@@ -23,7 +23,6 @@ from agent.state import Cost, fold
 from tests.loopback import Loopback
 from tests.unit.agent.llm.support import KEY, REMOTE, REQUEST, settings_for
 
-
 _PRICE = 'models: {"*": {input: 2, output: 10, cache_read: 0.2, cache_write: 2.5}}'
 _PRICES = "as_of: 2026-11-30\nproviders:\n" + "".join(f"  {n}: {{source: here, {_PRICE}}}\n" for n in REMOTE)
 
@@ -85,8 +84,7 @@ class AskingRun:
         try:
             return self._asker.ask(request)
         except ModelUnusable as error:
-            assert isinstance(error.__cause__, LLMError)
-            return error.__cause__.kind
+            return error.__cause__.kind if isinstance(error.__cause__, LLMError) else "unknown"
         except BudgetExhausted:
             return "budget"
 

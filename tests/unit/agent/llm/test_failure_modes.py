@@ -1,5 +1,6 @@
-"""Every way in which an API fails, through each SDK, as a run meets it: how it ends, after how many requests and for how
-much money. Journal, budget and asking are the run's own."""
+"""Every way in which an API fails, through each SDK, as a run meets it: how it ends, after how many requests, for how
+much money. Journal, budget and asking are the run's own.
+"""
 
 from __future__ import annotations
 
@@ -81,25 +82,29 @@ def test_an_outage_is_tried_again_and_what_broke_off_is_counted(tmp_path: Path, 
     fault, charged = PASSES[mode]
     quick = 0.2 if fault.kind in ("hang", "silent") else 10.0
     (tmp_path / "passing").mkdir()
-    with Loopback(in_turn(fault, fault, "whole")) as server:
-        with AskingRun(tmp_path / "passing", name, server, max_attempts=ATTEMPTS, timeout_s=quick) as run:
-            reply = run.outcome()
-            assert isinstance(reply, Reply)
-            assert reply.text == "whole"
-            assert server.count == ATTEMPTS
-            assert (run.cost.calls, run.cost.retried) == (1, 2)
-            assert reply.usd is not None
-            assert run.cost.usd is not None
-            lost = run.cost.usd - reply.usd
-            worst = run.worst_usd(REQUEST)
-            assert worst is not None
-            assert 0 < lost <= 2 * worst if charged else lost == pytest.approx(0)
+    with (
+        Loopback(in_turn(fault, fault, "whole")) as server,
+        AskingRun(tmp_path / "passing", name, server, max_attempts=ATTEMPTS, timeout_s=quick) as run,
+    ):
+        reply = run.outcome()
+        assert isinstance(reply, Reply)
+        assert reply.text == "whole"
+        assert server.count == ATTEMPTS
+        assert (run.cost.calls, run.cost.retried) == (1, 2)
+        assert reply.usd is not None
+        assert run.cost.usd is not None
+        lost = run.cost.usd - reply.usd
+        worst = run.worst_usd(REQUEST)
+        assert worst is not None
+        assert 0 < lost <= 2 * worst if charged else lost == pytest.approx(0)
 
-    with Loopback(lambda asked: fault) as server:
-        with AskingRun(tmp_path, name, server, max_attempts=ATTEMPTS, timeout_s=quick) as run:
-            assert run.outcome() == "exhausted"
-            assert server.count == ATTEMPTS
-            assert run.cost.usd == pytest.approx(lost * 1.5, rel=0.2)
+    with (
+        Loopback(lambda asked: fault) as server,
+        AskingRun(tmp_path, name, server, max_attempts=ATTEMPTS, timeout_s=quick) as run,
+    ):
+        assert run.outcome() == "exhausted"
+        assert server.count == ATTEMPTS
+        assert run.cost.usd == pytest.approx(lost * 1.5, rel=0.2)
     # What a killed process would find on the disk.
     assert fold(read_events(tmp_path / "events.jsonl")[0]).cost == run.cost
 
@@ -170,50 +175,59 @@ def test_a_wrong_key_ends_the_run_even_beside_answers(tmp_path: Path) -> None:
     def answer(asked: Asked) -> str | Fault:
         return Fault("status", 401, error("authentication_error", "no")) if "b1" in asked.user else "fine"
 
-    with Loopback(answer) as server, AskingRun(tmp_path, "openai", server) as run:
-        with pytest.raises(ModelUnusable, match="LLM_TEST_KEY"):
-            run.ask_all(branches(2))
+    with (
+        Loopback(answer) as server,
+        AskingRun(tmp_path, "openai", server) as run,
+        pytest.raises(ModelUnusable, match="LLM_TEST_KEY"),
+    ):
+        run.ask_all(branches(2))
 
 
 @each
 def test_attempts_that_break_off_use_the_budget_up_and_never_more(tmp_path: Path, name: str) -> None:
     request = branches(1, max_output_tokens=12_000)[0]
-    with Loopback(lambda asked: Fault("drop", text="x" * 30_000, after=30)) as server:
-        with AskingRun(tmp_path, name, server, BudgetSection(usd=0.25), max_attempts=50) as run:
-            assert run.outcome(request) == "budget"
-            assert 1 < server.count < 10
-            assert run.cost.usd is not None
-            assert 0.05 < run.cost.usd <= 0.25
+    with (
+        Loopback(lambda asked: Fault("drop", text="x" * 30_000, after=30)) as server,
+        AskingRun(tmp_path, name, server, BudgetSection(usd=0.25), max_attempts=50) as run,
+    ):
+        assert run.outcome(request) == "budget"
+        assert 1 < server.count < 10
+        assert run.cost.usd is not None
+        assert 0.05 < run.cost.usd <= 0.25
 
 
 def test_a_wait_that_would_outlast_the_minutes_is_not_begun(tmp_path: Path) -> None:
     busy = Fault("status", 429, error("rate_limit_error", "later"), headers={"retry-after": "300"})
-    with Loopback(lambda asked: busy) as server:
-        with AskingRun(tmp_path, "anthropic", server, BudgetSection(minutes=2)) as run:
-            began = time.monotonic()
-            assert run.outcome() == "budget"
-            assert time.monotonic() - began < 5
-            assert server.count == 1
+    with (
+        Loopback(lambda asked: busy) as server,
+        AskingRun(tmp_path, "anthropic", server, BudgetSection(minutes=2)) as run,
+    ):
+        began = time.monotonic()
+        assert run.outcome() == "budget"
+        assert time.monotonic() - began < 5
+        assert server.count == 1
 
 
 def test_the_wait_is_on_disk_before_it_begins(tmp_path: Path) -> None:
     """A machine that is switched off during a back-off loses nothing."""
     busy = Fault("status", 429, error("rate_limit_error", "slow down"))
     stop = threading.Event()
-    with Loopback(lambda asked: busy) as server:
-        with AskingRun(tmp_path, "openai", server, wait=wait_fixed(60), stopped=stop.is_set) as run:
-            asking = threading.Thread(target=_swallow, args=(run,), daemon=True)
-            asking.start()
-            end = time.monotonic() + 5
-            while not run.journal.all(RequestRetried) and time.monotonic() < end:
-                time.sleep(0.01)
-            (logged,) = [e for e in read_events(tmp_path / "events.jsonl")[0] if isinstance(e, RequestRetried)]
-            assert (logged.attempt, logged.wait_s, logged.usage) == (1, 60, Usage())
-            assert "slow down" in logged.message
-            stop.set()
-            began = time.monotonic()
-            asking.join()
-            assert time.monotonic() - began < 1
+    with (
+        Loopback(lambda asked: busy) as server,
+        AskingRun(tmp_path, "openai", server, wait=wait_fixed(60), stopped=stop.is_set) as run,
+    ):
+        asking = threading.Thread(target=_swallow, args=(run,), daemon=True)
+        asking.start()
+        end = time.monotonic() + 5
+        while not run.journal.all(RequestRetried) and time.monotonic() < end:
+            time.sleep(0.01)
+        (logged,) = [e for e in read_events(tmp_path / "events.jsonl")[0] if isinstance(e, RequestRetried)]
+        assert (logged.attempt, logged.wait_s, logged.usage) == (1, 60, Usage())
+        assert "slow down" in logged.message
+        stop.set()
+        began = time.monotonic()
+        asking.join()
+        assert time.monotonic() - began < 1
 
 
 @pytest.mark.parametrize("kind", ["hang", "silent"])
@@ -221,13 +235,12 @@ def test_the_wait_is_on_disk_before_it_begins(tmp_path: Path) -> None:
 def test_ctrl_c_does_not_wait_for_a_request_that_hangs(tmp_path: Path, name: str, kind: str) -> None:
     stop = threading.Event()
     fault = Fault("hang") if kind == "hang" else Fault("silent")
-    with Loopback(lambda asked: fault) as server:
-        with AskingRun(tmp_path, name, server, stopped=stop.is_set) as run:
-            threading.Timer(0.2, stop.set).start()
-            began = time.monotonic()
-            with pytest.raises(Interrupted):
-                run.ask_all(branches(4))
-            assert time.monotonic() - began < 1.2
+    with Loopback(lambda asked: fault) as server, AskingRun(tmp_path, name, server, stopped=stop.is_set) as run:
+        threading.Timer(0.2, stop.set).start()
+        began = time.monotonic()
+        with pytest.raises(Interrupted):
+            run.ask_all(branches(4))
+        assert time.monotonic() - began < 1.2
 
 
 def _swallow(run: AskingRun) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
