@@ -105,6 +105,7 @@ class Asker:
         failed = self._journal.find(RequestFailed, key)
         if failed is not None:
             raise LLMError(failed.kind, failed.message)
+        self._budget.check_time(self._journal.elapsed_s)
         provider = self._provider(request.step)
         worst_usd = provider.worst_case_usd(request)
         worst_tokens = estimate_tokens(request.system + request.user) + request.max_output_tokens

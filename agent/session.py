@@ -32,6 +32,7 @@ from agent.events import (
     AnyEvent,
     CeilingsMeasured,
     Paused,
+    ReplyReceived,
     RequestSent,
     RunEnded,
     RunStarted,
@@ -157,7 +158,7 @@ def open_run(folder: Path, journal: Journal, progress: Progress, stopped: thread
             catalogue=load_catalogue(),
             store=store,
             scope=_scope(config, task, machine),
-            asker=Asker(_providers(config, RetryLog(journal, budget)), journal, budget, stopped.is_set),
+            asker=Asker(_providers(config, journal, budget), journal, budget, stopped.is_set),
             budget=budget,
             progress=progress,
             versions={"roofclimb": version("roofclimb"), **task.backend.toolchain()},
@@ -246,14 +247,15 @@ def stop_on_signals(stopped: threading.Event) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _providers(config: Config, retried: RetryLog) -> Providers:
+def _providers(config: Config, journal: Journal, budget: Budget) -> Providers:
     assert config.llm is not None
-    return Providers(Roles(config.llm), partial(_make_provider, retried))
+    return Providers(Roles(config.llm), partial(_make_provider, journal, RetryLog(journal, budget)))
 
 
-def _make_provider(retried: RetryLog, settings: LLMSettings) -> Provider:
+def _make_provider(journal: Journal, retried: RetryLog, settings: LLMSettings) -> Provider:
+    rejected = [name for event in journal.all(ReplyReceived) for name in event.reply.rejected]
     try:
-        return make_provider(settings, retried=retried)
+        return make_provider(settings, retried=retried, rejected=rejected)
     except ValueError as error:
         raise ConfigError(str(error)) from None
 

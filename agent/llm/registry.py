@@ -9,15 +9,16 @@ import os
 import re
 import time
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from tenacity.wait import wait_base
 
 from agent.llm.keys import KeyProblem, read_key
 from agent.llm.prices import load_prices, price_for
 from agent.llm.recording import RecordingProvider
+from agent.llm.remote import RemoteProvider
 from agent.llm.retry import BACK_OFF, RetryPolicy, untold
 from agent.llm.types import LLMSettings, Provider, Retried
 
@@ -42,6 +43,7 @@ def make_provider(
     wait: wait_base = BACK_OFF,
     sleep: Callable[[float], None] = time.sleep,
     retried: Callable[[Retried], None] = untold,
+    rejected: Iterable[str] = (),
 ) -> Provider:
     """Make the provider that the settings name; with `settings.record` every exchange is recorded as well.
 
@@ -51,6 +53,7 @@ def make_provider(
         wait: seconds between attempts where the server does not say.
         sleep: how to wait between attempts.
         retried: told of each wait before it begins.
+        rejected: parameters that models were found to reject, see `Reply.rejected`.
 
     Raises:
         ValueError: one line, what `check_settings` says.
@@ -59,13 +62,17 @@ def make_provider(
     if problem:
         raise ValueError(problem)
     module, _, name = PROVIDERS[settings.provider].partition(":")
-    factory: Callable[..., Provider] = getattr(importlib.import_module(module), name)
+    factory: Callable[..., Any] = getattr(importlib.import_module(module), name)
     if settings.provider in LOCAL:
-        provider = factory(settings)
+        provider: Provider = factory(settings)
     else:
         policy = RetryPolicy(settings.max_attempts, settings.max_retry_s, wait, sleep, retried)
         price = price_for(settings.provider, settings.model, load_prices(settings.prices))
-        provider = factory(settings, read_key(settings, environ), _base_url(settings, environ), price, policy)
+        remote: RemoteProvider = factory(
+            settings, read_key(settings, environ), _base_url(settings, environ), price, policy
+        )
+        remote.leave_out(rejected)
+        provider = remote
     return RecordingProvider(provider, Path(settings.record)) if settings.record else provider
 
 

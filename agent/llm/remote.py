@@ -12,7 +12,7 @@ import re
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
@@ -149,6 +149,14 @@ class RemoteProvider(ABC):
         """What the request costs at most, in US dollars; None when no price is known."""
         return worst_case_usd(request, self._price)
 
+    def leave_out(self, rejected: Iterable[str]) -> None:
+        """Do not send what an earlier session found the model to reject (`Reply.rejected`)."""
+        with self._lock:
+            self._dropped |= {name.removeprefix(self._head()) for name in rejected if name.startswith(self._head())}
+
+    def _head(self) -> str:
+        return f"{self.name}/{self._settings.model}/"
+
     def _attempt(self, request: Request) -> Reply:
         """One attempt. A parameter that the server rejects is dropped, for good, and the request sent again at once."""
         dropped_now: list[str] = []
@@ -163,6 +171,7 @@ class RemoteProvider(ABC):
                 if dropped_now:
                     note = f"{self._settings.model} rejects {', '.join(dropped_now)}: left out from now on"
                     reply = replace(reply, note=f"{reply.note}; {note}" if reply.note else note)
+                    reply = replace(reply, rejected=tuple(self._head() + name for name in dropped_now))
                 return reply
             if self._is_too_roomy(failure, request):
                 request = replace(request, max_output_tokens=self._settings.max_output_tokens)

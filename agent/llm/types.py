@@ -89,6 +89,7 @@ class Reply:
         stop: why it ended.
         request_id: the provider's id, None when it has none.
         note: what a person should know (`prompt differs from the recorded one`), else None.
+        rejected: parameters that the model was found to reject, as `provider/model/parameter`.
     """
 
     text: str
@@ -98,6 +99,7 @@ class Reply:
     stop: StopReason
     request_id: str | None = None
     note: str | None = None
+    rejected: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,6 +116,8 @@ def test_the_quickstart_ends_finished_and_within_its_budget(tmp_path: Path, prov
         done = roofclimb("run", "--config", "quickstart", *sets, cwd=tmp_path, env=env)
         assert done.returncode == 0, done.stderr
         asked = server.count
+        limits = {a.body.get("max_tokens") or a.body.get("max_output_tokens") for a in server.asked}
+    assert limits == {16000, 32000}  # the answer that was cut off got more room
     state = state_of(tmp_path)
     assert state.status == "finished"
     assert len(state.branches) == 8

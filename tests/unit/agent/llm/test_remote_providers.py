@@ -8,9 +8,10 @@ import traceback
 
 import pytest
 
+from agent.llm.registry import make_provider
 from agent.llm.types import Reply, Usage
 from tests.loopback import OVERLOADED, Asked, Fault, Loopback, Tokens, in_turn
-from tests.unit.agent.llm.support import KEY, REMOTE, REQUEST, SCHEMA, failure_of, provider_for
+from tests.unit.agent.llm.support import KEY, REMOTE, REQUEST, SCHEMA, failure_of, provider_for, settings_for
 
 each = pytest.mark.parametrize("name", REMOTE)
 BUSY = Fault("status", 429, {"type": "rate_limit_error", "message": "slow down"})
@@ -252,8 +253,11 @@ def test_a_parameter_the_model_rejects_is_dropped_once_and_remembered(
     with Loopback(answer) as server:
         provider = provider_for(name, server, temperature=0.7, effort="low")
         first, second = provider.complete(request), provider.complete(request)
+        settings = settings_for(name, server, temperature=0.7, effort="low")
+        resumed = make_provider(settings, environ={"LLM_TEST_KEY": KEY}, rejected=first.rejected)
+        resumed.complete(request)
         seen = [has(asked) for asked in server.asked]
-    assert seen == [True, False, False]
+    assert seen == [True, False, False, False]
     assert first.text == second.text == "fine"
     assert parameter in str(first.note)
     assert second.note is None
