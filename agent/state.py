@@ -83,7 +83,7 @@ class FrontierEntry(_Part):
 class Cost(_Part):
     """What the model cost. `usd` None: an unknown price. In-flight requests of a killed session count at their most.
 
-    `calls` are answered or given up; `retried` are attempts that failed and were made again, their cost counted.
+    `calls` were answered, or charged all the same; `retried` are attempts that failed and were made again.
     """
 
     usd: float | None = 0.0

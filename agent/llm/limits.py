@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import email.utils
 import math
 import re
 import threading
@@ -13,6 +14,7 @@ from datetime import datetime
 
 _KINDS = ("requests", "tokens", "input-tokens", "output-tokens")
 _GO = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+_SKEW_S = 2.0
 _LOOK_AGAIN_S = 0.02
 _SECONDS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
@@ -43,6 +45,7 @@ def told_limits(headers: Mapping[str, str], now: float) -> dict[str, Window]:
         now: Unix time in seconds, for the dates.
     """
     lower = {name.lower(): value.strip() for name, value in headers.items()}
+    now = _servers_clock(lower, now)
     found = {}
     for kind in _KINDS:
         for name in (f"anthropic-ratelimit-{kind}-{{}}", f"x-ratelimit-{{}}-{kind}"):
@@ -54,6 +57,14 @@ def told_limits(headers: Mapping[str, str], now: float) -> dict[str, Window]:
                 limit = lower.get(name.format("limit"))
                 found[kind] = Window(float(remaining), float(limit) if limit else None, seconds)
     return found
+
+
+def _servers_clock(headers: Mapping[str, str], now: float) -> float:
+    """The server's time where ours is wrong, else ours, which is finer: dates are the server's."""
+    with suppress(KeyError, ValueError):
+        theirs = email.utils.parsedate_to_datetime(headers["date"]).timestamp()
+        return theirs if abs(theirs - now) > _SKEW_S else now
+    return now
 
 
 def _reset_s(text: str, now: float) -> float | None:

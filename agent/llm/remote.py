@@ -120,6 +120,7 @@ class RemoteProvider(ABC):
         self._policy = policy
         self._dropped: set[str] = set()
         self._lock = threading.Lock()
+        self._answered = False
         self._throttle = Throttle()
         self._prefix = SharedPrefix()
 
@@ -172,6 +173,7 @@ class RemoteProvider(ABC):
                     note = f"{self._settings.model} rejects {', '.join(dropped_now)}: left out from now on"
                     reply = replace(reply, note=f"{reply.note}; {note}" if reply.note else note)
                     reply = replace(reply, rejected=tuple(self._head() + name for name in dropped_now))
+                self._answered = True
                 return reply
             if self._is_too_roomy(failure, request):
                 request = replace(request, max_output_tokens=self._settings.max_output_tokens)
@@ -293,7 +295,7 @@ class RemoteProvider(ABC):
 
         Raises:
             Failed: the body is an error of the API.
-            LLMError: `unavailable` otherwise.
+            LLMError, Transient: `unavailable`, or worth another attempt once this server has answered before.
         """
         kind = headers.get("content-type", "").split(";")[0].strip().lower()
         if kind not in ("text/html", "application/json", "text/plain", "application/xhtml+xml"):
@@ -306,7 +308,10 @@ class RemoteProvider(ABC):
             hint = f"is llm.base_url ({shown_url(self._base_url)}) right{self._v1_hint()}, or is a proxy in between?"
             start = self._clean(body.decode("utf-8", "replace"))[:80]
             message = f"answered 200 with {kind} instead of a stream: {start!r}"
-            raise LLMError("unavailable", f"{self._line(Failure(message))}; {hint}") from None
+            text = f"{self._line(Failure(message))}; {hint}"
+            if self._answered:  # the address is right: something in between has an hour of its own
+                raise Transient(text) from None
+            raise LLMError("unavailable", text) from None
         raise Failed(failure_of_body(error))
 
     def _check_event(self, event: object) -> None:

@@ -130,6 +130,18 @@ def test_what_waiting_does_not_cure_ends_the_run_after_one_request(tmp_path: Pat
 
 
 @each
+def test_a_proxys_page_is_waited_out_where_the_server_has_answered_before(tmp_path: Path, name: str) -> None:
+    page = Fault("html")
+    with Loopback(in_turn("first", page, page, "second")) as server, AskingRun(tmp_path, name, server) as run:
+        assert isinstance(run.outcome(), Reply)
+        reply = run.outcome(branches(1)[0])
+        assert isinstance(reply, Reply)
+        assert reply.text == "second"
+        assert server.count == 4
+        assert run.cost.retried == 2
+
+
+@each
 @pytest.mark.parametrize("mode", ANSWERS)
 def test_half_an_answer_is_billed_and_told_from_a_whole_one(tmp_path: Path, name: str, mode: str) -> None:
     fault, stop, text = ANSWERS[mode]

@@ -130,6 +130,14 @@ def test_tokens_are_waited_for_only_as_long_as_they_take_to_refill() -> None:
             {"input-tokens": Window(49000, 50000, 30)},
         ),
         (
+            {
+                "Date": "Thu, 01 Jan 1970 00:10:00 GMT",
+                "anthropic-ratelimit-requests-remaining": "3",
+                "anthropic-ratelimit-requests-reset": "1970-01-01T00:10:05Z",
+            },
+            {"requests": Window(3, None, 5)},
+        ),
+        (
             {"x-ratelimit-remaining-requests": "4", "x-ratelimit-reset-requests": "6m0s"},
             {"requests": Window(4, None, 360)},
         ),
