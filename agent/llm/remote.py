@@ -137,7 +137,10 @@ class RemoteProvider(ABC):
 
     def complete(self, request: Request) -> Reply:
         """Answer one request. Raises LLMError."""
-        reply = with_retries(lambda: self._attempt(request), self._policy, request.step)
+        return self._finished(with_retries(lambda: self._attempt(request), self._policy, request.step), request)
+
+    def _finished(self, reply: Reply, request: Request) -> Reply:
+        """The reply with its cost; a text that no file could hold is mended, and an empty one says why."""
         text = reply.text.encode("utf-8", "replace").decode("utf-8")
         notes = [reply.note] if reply.note else []
         if not text.strip():
@@ -215,11 +218,10 @@ class RemoteProvider(ABC):
 
     def _is_too_roomy(self, failure: Failure, request: Request) -> bool:
         """Whether the server refuses a larger answer than the config asks for, such as a cut one is given next time."""
-        return (
-            failure.status in (400, 422)
-            and request.max_output_tokens > self._settings.max_output_tokens
-            and _TOO_MUCH_OUTPUT.search(failure.param or failure.message) is not None
-        )
+        if failure.status not in (400, 422) or request.max_output_tokens <= self._settings.max_output_tokens:
+            return False
+        said = " ".join((failure.param or "", *failure.codes, failure.message))
+        return bool(_TOO_MUCH_OUTPUT.search(said) or _TOO_LONG.search(said))
 
     def _rejected(self, failure: Failure, optional: frozenset[str]) -> str | None:
         """The optional parameter that a 400 or 422 is about; None when it is about something else."""
