@@ -80,31 +80,29 @@ ANSWERS: Mapping[str, tuple[Fault, str, str]] = {
 @pytest.mark.parametrize("mode", PASSES)
 def test_an_outage_is_tried_again_and_what_broke_off_is_counted(tmp_path: Path, name: str, mode: str) -> None:
     fault, charged = PASSES[mode]
-    quick = 0.2 if fault.kind in ("hang", "silent") else 10.0
+    silent = fault.kind in ("hang", "silent")
     (tmp_path / "passing").mkdir()
     with (
-        Loopback(in_turn(fault, fault, "whole")) as server,
-        AskingRun(tmp_path / "passing", name, server, max_attempts=ATTEMPTS, timeout_s=quick) as run,
+        Loopback(in_turn(fault, "whole")) as server,
+        AskingRun(tmp_path / "passing", name, server, timeout_s=0.8 if silent else 10.0) as run,
     ):
         reply = run.outcome()
         assert isinstance(reply, Reply)
         assert reply.text == "whole"
-        assert server.count == ATTEMPTS
-        assert (run.cost.calls, run.cost.retried) == (1, 2)
-        assert reply.usd is not None
-        assert run.cost.usd is not None
-        lost = run.cost.usd - reply.usd
+        assert server.count == 2
+        assert (run.cost.calls, run.cost.retried) == (1, 1)
         worst = run.worst_usd(REQUEST)
-        assert worst is not None
-        assert 0 < lost <= 2 * worst if charged else lost == pytest.approx(0)
+        assert None not in (reply.usd, run.cost.usd, worst)
+        lost = (run.cost.usd or 0.0) - (reply.usd or 0.0)
+        assert 0 < lost <= (worst or 0.0) if charged else lost == pytest.approx(0)
 
     with (
         Loopback(lambda asked: fault) as server,
-        AskingRun(tmp_path, name, server, max_attempts=ATTEMPTS, timeout_s=quick) as run,
+        AskingRun(tmp_path, name, server, max_attempts=ATTEMPTS, timeout_s=0.2 if silent else 10.0) as run,
     ):
         assert run.outcome() == "exhausted"
         assert server.count == ATTEMPTS
-        assert run.cost.usd == pytest.approx(lost * 1.5, rel=0.2)
+        assert run.cost.usd == pytest.approx(ATTEMPTS * lost, rel=0.2)
     # What a killed process would find on the disk.
     assert fold(read_events(tmp_path / "events.jsonl")[0]).cost == run.cost
 
@@ -252,7 +250,7 @@ def test_ctrl_c_does_not_wait_for_a_request_that_hangs(tmp_path: Path, name: str
         began = time.monotonic()
         with pytest.raises(Interrupted):
             run.ask_all(branches(4))
-        assert time.monotonic() - began < 1.2
+        assert time.monotonic() - began < 1.2  # 0.2 s until it comes, and one to answer
 
 
 def _swallow(run: AskingRun) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from agent.events_llm import RequestRetried
 from agent.llm.limits import Throttle, Window, told_limits
 from agent.llm.types import Reply
 from tests.loopback import Asked, Fault, Loopback, Tokens
@@ -83,13 +84,12 @@ def test_when_one_is_told_to_wait_the_others_wait_as_well(tmp_path: Path, name: 
     with Loopback(answer) as server, AskingRun(tmp_path, name, server) as run:
         first = threading.Thread(target=run.outcome)
         first.start()
-        while not came:
+        while not run.journal.all(RequestRetried):
             time.sleep(0.01)
-        time.sleep(0.15)
         run.ask_all(branches(3))
         first.join()
     assert len(came) == 5
-    assert min(came[1:]) > came[0] + 0.5
+    assert min(came[1:]) > came[0] + 0.55
 
 
 def test_a_limit_told_wrong_delays_but_never_fails() -> None:
@@ -155,26 +155,26 @@ def test_a_prefix_shared_by_k_branches_is_written_to_the_cache_once(tmp_path: Pa
     """A server can read it only once the first answer has begun: sent in one instant, all K would pay for writing."""
     cached: set[str] = set()
     read: dict[int, bool] = {}
+    all_at_once = threading.Barrier(4)
 
     def answer(asked: Asked) -> str:
         prefix = asked.user[:9000]
+        if len(prefix) < 9000:
+            all_at_once.wait(10)
+            return "fine"
         read[asked.number] = prefix in cached
         time.sleep(0.2)  # the prompt is being read
         cached.add(prefix)
         return "fine"
 
     def tokens(asked: Asked, text: str) -> Tokens:
-        return Tokens(3300, 3000, 0, 10) if read[asked.number] else Tokens(3300, 0, 3000, 10)
+        return Tokens(3300, 3000, 0, 10) if read.get(asked.number) else Tokens(3300, 0, 3000, 10)
 
     with Loopback(answer, tokens=tokens) as server, AskingRun(tmp_path, name, server) as run:
-        began = time.monotonic()
         run.ask_all(branches(4, prefix="float acc = 0.0f; // " * 500))
-        assert time.monotonic() - began < 2
         assert list(read.values()).count(False) == 1
-        tokens_of = run.cost.tokens
-        assert tokens_of["cache_read"] / (4 * 3300) == pytest.approx(0.68, abs=0.01)
+        assert run.cost.tokens["cache_read"] / (4 * 3300) == pytest.approx(0.68, abs=0.01)
 
         # A short prefix is not cached by any server: nobody waits for nothing.
-        began = time.monotonic()
         run.ask_all([replace(r, step=replace(r.step, iteration=2)) for r in branches(4)])
-        assert time.monotonic() - began < 0.55
+        assert server.count == 8
