@@ -132,6 +132,9 @@ def test_the_quickstart_ends_finished_and_within_its_budget(tmp_path: Path, prov
     retried = [f for f in model.failed.values() if f.kind in ("status", "drop", "overloaded")]
     assert state.cost.retried == len(events_of(tmp_path, "request_retried")) == len(retried)
     assert state.cost.calls + state.cost.retried == asked
+    summary = (tmp_path / "runs/latest/summary.md").read_text(encoding="utf-8")
+    assert f"{len(retried)} attempts failed and were made again" in summary
+    assert "of the input came from the cache" in summary
     # Never less than the model charges, and never more than the budget.
     assert state.cost.usd is not None
     assert model.usd <= state.cost.usd * 1.0001
