@@ -330,28 +330,30 @@ class StateFold:
     def _on_request_failed(self, event: ev.RequestFailed) -> None:
         sent = self._open.pop(event.step, None)
         if sent is not None and event.usage != Usage():
-            self._add_cost(sent.purpose, event.usage, event.usd, calls=1)
+            self._add_cost(sent, event.usage, event.usd)
         elif sent is not None and event.usd is not None:
-            self._add_cost(sent.purpose, Usage(), event.usd, calls=1)
+            self._add_cost(sent, Usage(), event.usd)
 
     def _on_request_retried(self, event: RequestRetried) -> None:
-        self._add_cost(event.purpose, event.usage, event.usd, retried=1)
+        sent = self._open.get(event.step)
+        if sent is not None:
+            self._add_cost(sent, event.usage, event.usd, retried=1)
 
     def _charge(self, sent: ev.RequestSent, received: ev.ReplyReceived | None) -> None:
         """A reply at its cost. One lost in flight, or whose cost is not said, at the most it can have cost."""
         reply = received.reply if received else None
         if reply is None or (reply.usd is None and None in (reply.usage.input, reply.usage.output)):
-            self._add_cost(sent.purpose, Usage(output=sent.worst_tokens), sent.worst_usd, calls=1)
+            self._add_cost(sent, Usage(output=sent.worst_tokens), sent.worst_usd)
         else:
-            self._add_cost(sent.purpose, reply.usage, reply.usd, calls=1)
+            self._add_cost(sent, reply.usage, reply.usd)
 
-    def _add_cost(self, purpose: str, usage: Usage, usd: float | None, *, calls: int = 0, retried: int = 0) -> None:
-        cost = self.state.cost
+    def _add_cost(self, sent: ev.RequestSent, usage: Usage, usd: float | None, retried: int = 0) -> None:
+        cost, purpose = self.state.cost, sent.purpose
         tokens = {kind: cost.tokens[kind] + (getattr(usage, kind) or 0) for kind in cost.tokens}
         by_purpose = dict(cost.by_purpose)
         by_purpose[purpose] = by_purpose.get(purpose, 0.0) + (usd or 0.0)
         total = None if usd is None or cost.usd is None else cost.usd + usd
-        calls, retried = cost.calls + calls, cost.retried + retried
+        calls, retried = cost.calls + 1 - retried, cost.retried + retried
         self._set(cost=Cost(usd=total, tokens=tokens, calls=calls, retried=retried, by_purpose=by_purpose))
 
     def _find_branch(self, iteration: int, name: str) -> BranchState | None:
