@@ -17,12 +17,14 @@ from agent.events import ReplyReceived, RequestFailed, RequestSent
 from agent.journal import Journal
 from agent.llm.prices import estimate_tokens
 from agent.llm.recording import Plays, prompt_sha256
-from agent.llm.types import LLMError, LLMSettings, Provider, Reply, Request, Step
+from agent.llm.types import LLMError, LLMSettings, Provider, Reply, Request, Step, Usage
 from agent.paths import iteration_folder
 from agent.state import fold
 
 # Failures that concern one step of several: the run goes on, or waits.
 _OF_ONE_STEP = ("no-recording", "no-budget", "waiting")
+# Failures that end the run only where nothing else of the round was answered: what was paid for is used.
+_OF_ONE_STEP_AMONG_OTHERS = ("refusal", "exhausted", "unavailable")
 # Between looks at the stop flag while requests are in flight: Ctrl-C answers within a second.
 _POLL_S = 0.2
 
@@ -96,7 +98,7 @@ class Asker:
             ]
         )
         self._at_once([self._job(answers, r, context) for r in requests if r.step.name not in answers])
-        return _sort_out([answers[request.step.name] for request in requests])
+        return _sort_out(requests, [answers[request.step.name] for request in requests])
 
     def _at_once(self, jobs: Sequence[Callable[[], None]]) -> None:
         if jobs and self._stopped():
@@ -146,6 +148,7 @@ class Asker:
         failed = self._journal.find(RequestFailed, key)
         if failed is not None:
             raise LLMError(failed.kind, failed.message)
+        self._budget.check_time(self._journal.elapsed_s)
         provider = self._provider(request.step)
         worst_usd = provider.worst_case_usd(request)
         worst_tokens = estimate_tokens(request.system + request.user) + request.max_output_tokens
@@ -184,6 +187,9 @@ class Asker:
         except LLMError as error:
             self._log_failure(step, error)
             raise
+        except BudgetExhausted as error:  # between two attempts
+            self._log_failure(step, LLMError("no-budget", str(error)))
+            raise
         return self._keep(request, reply)
 
     def _keep(self, request: Request, reply: Reply) -> Reply:
@@ -196,7 +202,6 @@ class Asker:
         # A missing recording stays missing; anything else is asked again when the run is resumed.
         number = len(self._journal.all(RequestFailed))
         key = step.name if error.kind == "no-recording" else f"{step.name}#{number}"
-        usd = error.context.get("usd")
         self._journal.append(
             RequestFailed(
                 key=key,
@@ -205,7 +210,8 @@ class Asker:
                 purpose=step.purpose,
                 kind=error.kind,
                 message=str(error),
-                usd=None if usd is None else float(usd),
+                usd=error.spent.usd if error.spent else None,
+                usage=error.spent.usage if error.spent else Usage(),
             )
         )
 
@@ -216,10 +222,11 @@ class Asker:
         write_text(folder / f"{name}.reply.md", reply.text)
 
 
-def _sort_out(answers: list[Reply | Exception]) -> list[Reply | LLMError]:
+def _sort_out(requests: Sequence[Request], answers: list[Reply | Exception]) -> list[Reply | LLMError]:
     """Raise what ends the run, worst first; leave what only one step lacks in its place."""
-    for answer in answers:
-        if isinstance(answer, LLMError) and answer.kind not in _OF_ONE_STEP:
+    answered = any(isinstance(answer, Reply) for answer in answers)
+    for request, answer in zip(requests, answers, strict=True):
+        if isinstance(answer, LLMError) and not _is_borne(request.step, answer, answered):
             raise ModelUnusable(f"the language model cannot be used: {answer}") from answer
     refused = [a for a in answers if isinstance(a, BudgetExhausted)]
     for answer in answers:
@@ -239,3 +246,10 @@ def _sort_out(answers: list[Reply | Exception]) -> list[Reply | LLMError]:
         else:
             kept.append(LLMError("no-budget", f"not asked for: {answer}"))
     return kept
+
+
+def _is_borne(step: Step, error: LLMError, answered: bool) -> bool:
+    """Whether the run goes on without this answer. Asking again for what was refused would end it at each resume."""
+    if error.kind == "refusal" and step.purpose in ("repair", "ablate"):
+        return True
+    return error.kind in _OF_ONE_STEP or (answered and error.kind in _OF_ONE_STEP_AMONG_OTHERS)

@@ -52,6 +52,16 @@ class Budget:
             self._in_flight_usd += worst_usd or 0.0
             self._in_flight_tokens += worst_tokens
 
+    def check_in_flight(self, spent_so_far: Callable[[], Cost]) -> None:
+        """Raise BudgetExhausted if what is in flight no longer fits: an attempt that failed was charged beside it."""
+        with self._lock:
+            spent = spent_so_far()
+            usd, tokens = self._section.usd, self._section.tokens
+            if usd is not None and (spent.usd is None or spent.usd + self._in_flight_usd > usd):
+                raise BudgetExhausted(f"with attempts that failed, another might take more than the ${usd:g}")
+            if tokens is not None and sum(spent.tokens.values()) + self._in_flight_tokens > tokens:
+                raise BudgetExhausted(f"with attempts that failed, another might take more than the {tokens} tokens")
+
     def release(self, worst_usd: float | None, worst_tokens: int) -> None:
         """The request has ended; its real cost is in the state."""
         with self._lock:

@@ -12,7 +12,8 @@ from agent.event_base import Event as Event
 from agent.events_batch import BatchAccepted as BatchAccepted
 from agent.events_batch import BatchEnded as BatchEnded
 from agent.events_batch import BatchSent as BatchSent
-from agent.llm.types import ErrorKind, Reply
+from agent.events_llm import RequestRetried as RequestRetried
+from agent.llm.types import ErrorKind, Reply, Usage
 from agent.plan import Plan
 from backends.types import Rejected
 from memory.types import Recall
@@ -189,7 +190,7 @@ class RequestFailed(Event):
 
     Attributes:
         step: the step's name.
-        usd: what the provider charged all the same (a refusal), None where nothing is known to have been charged.
+        usd, usage: what the provider charged all the same (a refusal, an answer that broke off), else None and nothing.
     """
 
     type: Literal["request_failed"] = "request_failed"
@@ -199,6 +200,7 @@ class RequestFailed(Event):
     kind: ErrorKind
     message: str
     usd: float | None = None
+    usage: Usage = Usage()
 
 
 class PlanDecided(Event):
@@ -378,6 +380,7 @@ AnyEvent = Annotated[
     | RooflineRecorded
     | Recalled
     | RequestSent
+    | RequestRetried
     | ReplyReceived
     | RequestFailed
     | BatchSent

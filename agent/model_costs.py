@@ -64,8 +64,8 @@ class _Sum:
     calls: int = 0
     usd: float | None = 0.0
 
-    def add(self, usd: float | None) -> None:
-        self.calls += 1
+    def add(self, usd: float | None, calls: int) -> None:
+        self.calls += calls
         self.usd = None if usd is None or self.usd is None else self.usd + usd
 
 
@@ -77,12 +77,15 @@ class ModelCosts:
         self._branches: dict[tuple[int, str], _Sum] = {}
         self._writers: dict[tuple[int, str], tuple[str, str]] = {}
 
-    def charge(self, sent: RequestSent, usd: float | None, model: str = "") -> None:
-        """A request's cost. `model` answered it; it counts where the request does not say who was asked."""
-        self._models.setdefault((sent.provider, sent.model or model), _Sum()).add(usd)
+    def charge(self, sent: RequestSent, usd: float | None, model: str = "", calls: int = 1) -> None:
+        """A request's cost, or that of an attempt that broke off (`calls` 0: another attempt follows).
+
+        `model` answered it; it counts where the request does not say who was asked.
+        """
+        self._models.setdefault((sent.provider, sent.model or model), _Sum()).add(usd, calls)
         branch = branch_of(sent)
         if branch is not None:
-            self._branches.setdefault(branch, _Sum()).add(usd)
+            self._branches.setdefault(branch, _Sum()).add(usd, calls)
 
     def written(self, branch: tuple[int, str], sent: RequestSent | None, model: str) -> None:
         """Who wrote a branch's kernel: the one that was asked for it last."""

@@ -108,6 +108,10 @@ def describe(event: AnyEvent) -> str:
         event, ev.RunStarted | ev.SessionStarted | ev.TaskChecked | ev.CeilingsMeasured | ev.FloorFound | ev.AaMeasured
     ):
         return _describe_start(event)
+    if isinstance(event, ev.RequestRetried):
+        return fmt.one_line(
+            f"iter {event.iteration} asked again in {fmt.duration(event.wait_s * 1e3)}: {event.message}"
+        )
     if isinstance(event, ev.RequestSent | ev.ReplyReceived | ev.RequestFailed | ev.Recalled | ev.PlanDecided):
         return _describe_asking(event)
     if isinstance(event, ev.BatchSent | ev.BatchAccepted | ev.BatchEnded):

@@ -5,11 +5,13 @@ from __future__ import annotations
 import ctypes
 import os
 import random
+import resource
 import shutil
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
@@ -35,6 +37,7 @@ from agent.events import (
     CeilingsMeasured,
     Evaluated,
     Paused,
+    ReplyReceived,
     RequestSent,
     RunEnded,
     RunStarted,
@@ -47,12 +50,13 @@ from agent.hidden_shapes import draw_shapes, with_hidden
 from agent.journal import Journal, read_events
 from agent.llm.prices import load_prices, price_for
 from agent.llm.registry import PROVIDERS, check_key, check_settings, make_batches, make_provider
-from agent.llm.types import LLMSettings
+from agent.llm.types import LLMSettings, Provider
 from agent.loop import optimise
 from agent.machine import Machine, find_machine, look_at
 from agent.paths import cache_folder, new_run_folder, remove_run_folder
 from agent.progress import Progress
 from agent.report.build import write_reports
+from agent.retrying import RetryLog
 from agent.role_checks import check_roles
 from agent.roles import Providers, Roles
 from agent.run import Run
@@ -154,7 +158,6 @@ def proceed(
         if journal.find(RunEnded, "end") is not None:
             write_reports(folder)
             return fold(journal.events)
-        keep_secrets()
         stopped = threading.Event()
         stack.enter_context(stop_on_signals(stopped, shown.activity))
         try:
@@ -216,7 +219,7 @@ def open_run(
             store=store,
             scope=scope_of(config.task, task.backend.name, machine.arch),
             asker=Asker(
-                Providers(roles, _usable(make_provider)),
+                Providers(roles, _usable(_provider_maker(journal, budget))),
                 roles.of,
                 journal,
                 budget,
@@ -293,8 +296,12 @@ def _log_session(folder: Path, journal: Journal, task: Task, machine: Machine, l
 
 
 def keep_secrets() -> None:
-    """Make this process undumpable: no other process of the user reads its memory or its `/proc/PID/environ`."""
+    """Make this process undumpable: no other process of the user reads its memory or its `/proc/PID/environ`.
+
+    Nor is there ever a core file with keys in it, wherever the machine puts those.
+    """
     ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
 
 
 @contextmanager
@@ -317,6 +324,12 @@ def stop_on_signals(stopped: threading.Event, told: Callable[[str], None] | None
             signal.signal(number, handler)
 
 
+def _provider_maker(journal: Journal, budget: Budget) -> Callable[[LLMSettings], Provider]:
+    """What makes a provider that leaves out what models of this run rejected, and logs each wait before it begins."""
+    rejected = [name for event in journal.all(ReplyReceived) for name in event.reply.rejected]
+    return partial(make_provider, retried=RetryLog(journal, budget), rejected=rejected)
+
+
 def _usable(make: Callable[[LLMSettings], _T]) -> Callable[[LLMSettings], _T]:
     """What makes a provider, its complaints as config errors."""
 
@@ -331,6 +344,7 @@ def _usable(make: Callable[[LLMSettings], _T]) -> Callable[[LLMSettings], _T]:
 
 def check_llm(config: Config, *, asks: bool = True) -> None:
     """Refuse a model section that cannot work, before anything is measured. A run that asks nothing needs no key."""
+    keep_secrets()  # keys are read from here on
     if config.llm is None:
         raise ConfigError(f"llm: is required for a run; name a provider ({', '.join(PROVIDERS)})")
     for where, settings in Roles(config.llm).in_use().items():

@@ -13,6 +13,7 @@ from agent.artefacts import write_text
 from agent.elsewhere import comparable_ms
 from agent.events import AnyEvent, Attribution
 from agent.events_batch import BatchEnded
+from agent.events_llm import RequestRetried
 from agent.llm.types import Usage
 from agent.model_costs import ModelCosts, ModelState, branch_of
 from backends.types import Rejected
@@ -88,11 +89,15 @@ class FrontierEntry(_Part):
 
 
 class Cost(_Part):
-    """What the model cost. `usd` None: an unknown price. In-flight requests of a killed session count at their most."""
+    """What the model cost. `usd` None: an unknown price. In-flight requests of a killed session count at their most.
+
+    `calls` were answered, or charged all the same; `retried` are attempts that failed and were made again.
+    """
 
     usd: float | None = 0.0
     tokens: Mapping[str, int] = {"input": 0, "output": 0, "cache_read": 0, "cache_write": 0}
     calls: int = 0
+    retried: int = 0
     by_purpose: Mapping[str, float] = {}
 
 
@@ -351,27 +356,40 @@ class StateFold:
 
     def _on_request_failed(self, event: ev.RequestFailed) -> None:
         sent = self._open.pop(event.step, None)
-        if sent is not None and event.usd is not None:
+        if sent is not None and event.usage != Usage():
+            self._add_cost(sent, event.usage, event.usd)
+        elif sent is not None and event.usd is not None:
             self._add_cost(sent, Usage(), event.usd)
+
+    def _on_request_retried(self, event: RequestRetried) -> None:
+        sent = self._open.get(event.step)
+        if sent is not None:
+            self._add_cost(sent, event.usage, event.usd, retried=1)
 
     def _on_batch_ended(self, event: BatchEnded) -> None:
         for key in [key for key, sent in self._open.items() if sent.batch == event.key]:
             self._charge(self._open.pop(key), None)
 
     def _charge(self, sent: ev.RequestSent, received: ev.ReplyReceived | None) -> None:
-        """A reply at its cost; a request lost in flight at the most it can have cost."""
-        usage = received.reply.usage if received else Usage(output=sent.worst_tokens)
-        usd = received.reply.usd if received else sent.worst_usd
-        self._add_cost(sent, usage, usd, received.reply.model if received else "")
+        """A reply at its cost. One lost in flight, or whose cost is not said, at the most it can have cost."""
+        reply = received.reply if received else None
+        model = reply.model if reply else ""
+        if reply is None or (reply.usd is None and None in (reply.usage.input, reply.usage.output)):
+            self._add_cost(sent, Usage(output=sent.worst_tokens), sent.worst_usd, model)
+        else:
+            self._add_cost(sent, reply.usage, reply.usd, model)
 
-    def _add_cost(self, sent: ev.RequestSent, usage: Usage, usd: float | None, model: str = "") -> None:
-        self._costs.charge(sent, usd, model)
+    def _add_cost(
+        self, sent: ev.RequestSent, usage: Usage, usd: float | None, model: str = "", retried: int = 0
+    ) -> None:
+        self._costs.charge(sent, usd, model, calls=1 - retried)
         cost, purpose = self.state.cost, sent.purpose
         tokens = {kind: cost.tokens[kind] + (getattr(usage, kind) or 0) for kind in cost.tokens}
         by_purpose = dict(cost.by_purpose)
         by_purpose[purpose] = by_purpose.get(purpose, 0.0) + (usd or 0.0)
         total = None if usd is None or cost.usd is None else cost.usd + usd
-        self._set(cost=Cost(usd=total, tokens=tokens, calls=cost.calls + 1, by_purpose=by_purpose))
+        calls, retried = cost.calls + 1 - retried, cost.retried + retried
+        self._set(cost=Cost(usd=total, tokens=tokens, calls=calls, retried=retried, by_purpose=by_purpose))
 
     def _find_branch(self, iteration: int, name: str) -> BranchState | None:
         return next((b for b in self.state.branches if (b.iteration, b.name) == (iteration, name)), None)

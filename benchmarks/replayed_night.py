@@ -21,6 +21,7 @@ from landscape_sources import Wanted
 from agent import events as ev
 from agent.asking import Asker
 from agent.budget import Budget
+from agent.executors.types import Executor
 from agent.journal import Journal
 from agent.machine import Machine
 from agent.plan import Analysis, BranchVariant, Plan, PlannedMethod, PlanRules, Trigger, review_plan
@@ -146,6 +147,7 @@ class Night:
             store=store,
             scope=space.scope,
             asker=cast(Asker, None),  # no model is asked
+            executor=cast(Executor, None),  # nothing is built
             budget=Budget(task.config.budget),
             progress=make_progress(io.StringIO(), 1),
             versions=identity.versions,

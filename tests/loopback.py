@@ -30,10 +30,12 @@ FaultKind = Literal[
     "empty",  # an answer of no text with an ordinary stop reason
     "thought-only",  # reasoning used the whole limit: no text, stopped by length
     "truncated",  # `text`, stopped by length
+    "window",  # `text`, stopped by the model's context window
     "refusal",  # the model declines
     "drop",  # the connection closes in the middle of the stream
     "cut",  # the stream ends in good order before the answer is complete
     "hang",  # nothing comes after the first event until the server is closed
+    "silent",  # nothing comes at all until the server is closed
     "garbage",  # an event that is no JSON
 ]
 
@@ -78,6 +80,7 @@ class Fault:
         status, error: of a `status` fault; `error` is the body's error member, also for `overloaded` and `error-200`.
         text: what is sent of the answer before or despite the failure.
         headers: added to the response.
+        after: events of a stream that go out before it breaks.
     """
 
     kind: FaultKind
@@ -85,6 +88,7 @@ class Fault:
     error: Mapping[str, Any] | str = field(default_factory=lambda: {"type": "api_error", "message": "it broke"})
     text: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
+    after: int = 1
 
 
 Answer = Callable[[Asked], str | Fault]
@@ -116,6 +120,7 @@ class Loopback:
         asked: every request so far, refused ones included.
         tokens: what a reply reports as usage, by request and text; None reports nothing.
         thinking: reasoning sent before the text of each answer.
+        headers: added to every response to what was asked.
     """
 
     def __init__(
@@ -127,6 +132,7 @@ class Loopback:
         self.asked: list[Asked] = []
         self.tokens = tokens
         self.thinking = thinking
+        self.headers: Callable[[Asked], Mapping[str, str]] = lambda asked: {}
         self._answer = answer
         self._lock = threading.Lock()
         self._closing = threading.Event()
@@ -212,13 +218,16 @@ class _Handler(BaseHTTPRequestHandler):
             return
         asked, answer = self.server_of.script(api, body, {name.lower(): value for name, value in self.headers.items()})
         fault = answer if isinstance(answer, Fault) else None
-        if fault and fault.kind in ("status", "error-200"):
+        headers = {**self.server_of.headers(asked), **(fault.headers if fault else {})}
+        if fault and fault.kind == "silent":
+            self.server_of.wait_for_close()
+        elif fault and fault.kind in ("status", "error-200"):
             status = fault.status if fault.kind == "status" else 200
-            self._send(status, "application/json", json.dumps({"error": fault.error}).encode(), fault.headers)
+            self._send(status, "application/json", json.dumps({"error": fault.error}).encode(), headers)
         elif fault and fault.kind == "html":
-            self._send(200, "text/html", b"<html><body>Please log in</body></html>", fault.headers)
+            self._send(200, "text/html", b"<html><body>Please log in</body></html>", headers)
         else:
-            self._stream(asked, answer)
+            self._stream(asked, answer, headers)
 
     def _send(self, status: int, kind: str, body: bytes, headers: Mapping[str, str]) -> None:
         self.send_response(status)
@@ -228,7 +237,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def _stream(self, asked: Asked, answer: str | Fault) -> None:
+    def _stream(self, asked: Asked, answer: str | Fault, headers: Mapping[str, str]) -> None:
         fault = answer if isinstance(answer, Fault) else None
         self.send_response(200)
         self.send_header("content-type", "text/event-stream; charset=utf-8")
@@ -236,17 +245,13 @@ class _Handler(BaseHTTPRequestHandler):
             # A promise of more than comes, so that the client sees the connection break.
             self.send_header("content-length", "1000000")
         identity = f"req_{asked.number}"
-        for name, value in {
-            "request-id": identity,
-            "x-request-id": identity,
-            **(fault.headers if fault else {}),
-        }.items():
+        for name, value in {"request-id": identity, "x-request-id": identity, **headers}.items():
             self.send_header(name, value)
         self.end_headers()
         events = _EVENTS[asked.api](self.server_of, asked, answer)
         try:
             for index, event in enumerate(events):
-                if fault and index == 1 and self._interrupt(asked.api, fault):
+                if fault and index == fault.after and self._interrupt(asked.api, fault):
                     return
                 self.wfile.write(event)
             if asked.api == "chat":
@@ -255,7 +260,7 @@ class _Handler(BaseHTTPRequestHandler):
             pass  # The client went away, which is its right.
 
     def _interrupt(self, api: Api, fault: Fault) -> bool:
-        """After the first event: act out what breaks a stream. True when nothing more is to be sent."""
+        """Between two events: act out what breaks a stream. True when nothing more is to be sent."""
         if fault.kind == "hang":
             self.wfile.flush()
             self.server_of.wait_for_close()
@@ -287,7 +292,7 @@ def _outcome(api: Api, answer: str | Fault) -> tuple[str, str]:
     done, by_length = _STOPS[api]
     if isinstance(answer, str):
         return answer, done
-    return answer.text, by_length if answer.kind in ("truncated", "thought-only") else done
+    return answer.text, by_length if answer.kind in ("truncated", "window", "thought-only") else done
 
 
 def _pieces(text: str) -> list[str]:
@@ -325,7 +330,8 @@ def _anthropic_events(server: Loopback, asked: Asked, answer: str | Fault) -> It
             yield _sse("content_block_delta", {"type": "content_block_delta", **at, "delta": delta})
             yield _sse("ping", {"type": "ping"})
         yield _sse("content_block_stop", {"type": "content_block_stop", **at})
-    end = {"stop_reason": "refusal" if kind == "refusal" else stop, "stop_sequence": None}
+    reasons = {"refusal": "refusal", "window": "model_context_window_exceeded"}
+    end = {"stop_reason": reasons.get(kind or "", stop), "stop_sequence": None}
     final = {"output_tokens": counts.output} if counts else None
     yield _sse("message_delta", {"type": "message_delta", "delta": end, "usage": final})
     yield _sse("message_stop", {"type": "message_stop"})

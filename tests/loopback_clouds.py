@@ -73,7 +73,7 @@ class _CloudHandler(_Handler):
         elif server.where[-1][0] == "bedrock":
             self._frames(asked, answer)
         else:
-            self._stream(asked, answer)
+            self._stream(asked, answer, {})
 
     def _frames(self, asked: Asked, answer: str | Fault) -> None:
         """Amazon's framing of a stream of events."""

@@ -16,7 +16,7 @@ from anthropic.types import Message, RawMessageStreamEvent, TextBlockParam
 from pydantic import SecretStr
 
 from agent.llm.prices import Price
-from agent.llm.remote import Failed, Failure, RemoteProvider, failure_of_body
+from agent.llm.remote import Attempt, Failed, Failure, RemoteProvider, failure_of_body
 from agent.llm.retry import RetryPolicy
 from agent.llm.types import LLMSettings, Reply, Request, StopReason, Usage
 
@@ -68,7 +68,7 @@ class AnthropicProvider(RemoteProvider):
         }
         return frozenset(name for name, there in given.items() if there)
 
-    def _exchange(self, request: Request, optional: frozenset[str]) -> Reply:
+    def _exchange(self, request: Request, optional: frozenset[str], attempt: Attempt) -> Reply:
         check_deadline = self._deadline()
         try:
             with self._client.messages.create(
@@ -79,11 +79,12 @@ class AnthropicProvider(RemoteProvider):
                 stream=True,
                 extra_body=self._extra_body(request, optional),
             ) as stream:
-                self._check_stream(stream.response.headers, stream.response.read)
+                self._check_stream(attempt, stream.response.headers, stream.response.read)
                 collected = _Collected()
                 for event in stream:
                     self._check_event(event)
-                    collected.add(event)
+                    attempt.characters += collected.add(event)
+                    attempt.usage = Usage(**collected.usage)
                     check_deadline()
             return self._reply(collected, stream.response.headers.get("request-id"))
         except (anthropic.AnthropicError, httpx2.HTTPError, ValueError) as error:
@@ -159,7 +160,8 @@ class _Collected:
             if block.type == "text":
                 self._blocks[index] = [block.text]
 
-    def add(self, event: RawMessageStreamEvent) -> None:
+    def add(self, event: RawMessageStreamEvent) -> int:
+        """Take an event; the characters of output it brings, visible or not."""
         if event.type == "message_start":
             self.message_id, self.model = event.message.id, event.message.model
             self._count(event.message.usage)
@@ -169,12 +171,14 @@ class _Collected:
         elif event.type == "content_block_delta":
             if event.delta.type == "text_delta":
                 self._blocks.setdefault(event.index, []).append(event.delta.text)
+            return sum(len(getattr(event.delta, name, "")) for name in ("text", "thinking", "partial_json"))
         elif event.type == "message_delta":
             self.stop_reason = event.delta.stop_reason or self.stop_reason
             self.complete = self.complete or self.stop_reason is not None
             self._count(event.usage)
         elif event.type == "message_stop":
             self.complete = True
+        return 0
 
     def _count(self, usage: anthropic.types.Usage | anthropic.types.MessageDeltaUsage | None) -> None:
         """Counts are cumulative: a later one replaces the earlier. A proxy may leave usage out altogether."""

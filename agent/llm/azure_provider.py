@@ -9,6 +9,7 @@ import openai
 
 from agent.llm.clouds import not_signed_in
 from agent.llm.openai_provider import OpenAIProvider
+from agent.llm.remote import Attempt
 from agent.llm.types import Reply, Request
 
 _SCOPE = "https://cognitiveservices.azure.com/.default"
@@ -34,8 +35,8 @@ class AzureProvider(OpenAIProvider):
             **auth,
         )
 
-    def _exchange(self, request: Request, optional: frozenset[str]) -> Reply:
+    def _exchange(self, request: Request, optional: frozenset[str], attempt: Attempt) -> Reply:
         try:
-            return super()._exchange(request, optional)
+            return super()._exchange(request, optional, attempt)
         except self._not_signed_in as error:
             raise not_signed_in(self._settings, str(error)) from None

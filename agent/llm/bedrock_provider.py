@@ -9,7 +9,7 @@ from botocore.exceptions import BotoCoreError, ConnectionError, HTTPClientError
 
 from agent.llm.anthropic_provider import AnthropicProvider
 from agent.llm.clouds import not_signed_in
-from agent.llm.remote import Failed, Failure
+from agent.llm.remote import Attempt, Failed, Failure
 from agent.llm.types import Reply, Request
 
 _NO_CREDENTIALS = re.compile(r"could not resolve .*credentials", re.I)
@@ -27,9 +27,9 @@ class BedrockProvider(AnthropicProvider):
             timeout=self._timeout(),
         )
 
-    def _exchange(self, request: Request, optional: frozenset[str]) -> Reply:
+    def _exchange(self, request: Request, optional: frozenset[str], attempt: Attempt) -> Reply:
         try:
-            return super()._exchange(request, optional)
+            return super()._exchange(request, optional, attempt)
         except (ConnectionError, HTTPClientError) as error:
             raise Failed(Failure(f"no AWS credentials: {error}", lost=True)) from None
         except BotoCoreError as error:

@@ -49,6 +49,8 @@ def read_key(settings: LLMSettings, environ: Mapping[str, str]) -> SecretStr | N
         text = _file_text(Path(settings.api_key_file))
     else:
         name = settings.api_key_env or USUAL_ENV[settings.provider]
+        if not name.isidentifier():  # most likely the key itself, so it is not shown
+            raise KeyProblem("llm.api_key_env must be the name of an environment variable, not the key")
         if name not in environ:
             others = "llm.api_key_env, llm.api_key_file or llm.api_key_command"
             raise KeyProblem(f"no API key: set {source}, or name another with {others}")

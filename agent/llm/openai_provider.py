@@ -19,7 +19,7 @@ from openai.types.responses import Response, ResponseStreamEvent, ResponseUsage
 from pydantic import SecretStr
 
 from agent.llm.prices import Price
-from agent.llm.remote import Failed, Failure, RemoteProvider, failure_of_body
+from agent.llm.remote import Attempt, Failed, Failure, RemoteProvider, failure_of_body
 from agent.llm.retry import RetryPolicy
 from agent.llm.types import LLMSettings, Reply, Request, StopReason, Usage
 
@@ -71,9 +71,9 @@ class _OpenAI(RemoteProvider):
         }
         return frozenset(name for name, there in given.items() if there)
 
-    def _exchange(self, request: Request, optional: frozenset[str]) -> Reply:
+    def _exchange(self, request: Request, optional: frozenset[str], attempt: Attempt) -> Reply:
         try:
-            return self._stream(request, optional)
+            return self._stream(request, optional, attempt)
         except (openai.OpenAIError, httpx2.HTTPError, ValueError) as error:
             failure = _failure(error)
         raise Failed(failure)
@@ -82,14 +82,14 @@ class _OpenAI(RemoteProvider):
         return _failure(error)
 
     @abstractmethod
-    def _stream(self, request: Request, optional: frozenset[str]) -> Reply:
+    def _stream(self, request: Request, optional: frozenset[str], attempt: Attempt) -> Reply:
         """One streamed attempt, in the words of one of the two APIs."""
 
 
 class OpenAICompatibleProvider(_OpenAI):
     """Chat Completions, for OpenAI's own and for the many servers that speak it (vLLM, Ollama, gateways)."""
 
-    def _stream(self, request: Request, optional: frozenset[str]) -> Reply:
+    def _stream(self, request: Request, optional: frozenset[str], attempt: Attempt) -> Reply:
         check_deadline = self._deadline()
         with self._client.chat.completions.create(
             model=self._settings.model,
@@ -100,11 +100,12 @@ class OpenAICompatibleProvider(_OpenAI):
             stream=True,
             extra_body=self._extra_body(request, optional),
         ) as stream:
-            self._check_stream(stream.response.headers, stream.response.read)
+            self._check_stream(attempt, stream.response.headers, stream.response.read)
             collected = _Chat()
             for chunk in stream:
                 self._check_event(chunk)
-                collected.add(chunk)
+                attempt.characters += collected.add(chunk)
+                attempt.usage = _chat_usage(collected.usage)
                 check_deadline()
         return self._reply(collected, stream.response.headers.get("x-request-id"), request)
 
@@ -148,7 +149,7 @@ class OpenAIProvider(_OpenAI):
     def _optional(self, request: Request) -> frozenset[str]:
         return super()._optional(request) - {"stream_options", "max_tokens"}
 
-    def _stream(self, request: Request, optional: frozenset[str]) -> Reply:
+    def _stream(self, request: Request, optional: frozenset[str], attempt: Attempt) -> Reply:
         check_deadline = self._deadline()
         with self._client.responses.create(
             model=self._settings.model,
@@ -159,11 +160,11 @@ class OpenAIProvider(_OpenAI):
             stream=True,
             extra_body=self._extra_body(request, optional),
         ) as stream:
-            self._check_stream(stream.response.headers, stream.response.read)
+            self._check_stream(attempt, stream.response.headers, stream.response.read)
             collected = _Responses()
             for event in stream:
                 self._check_event(event)
-                collected.add(event)
+                attempt.characters += collected.add(event)
                 check_deadline()
         return self._reply(collected, stream.response.headers.get("x-request-id"))
 
@@ -230,7 +231,9 @@ class _Chat:
     def text(self) -> str:
         return "".join(self._text)
 
-    def add(self, chunk: ChatCompletionChunk) -> None:
+    def add(self, chunk: ChatCompletionChunk) -> int:
+        """Take a chunk; the characters of output it brings, visible or not."""
+        characters = 0
         self.chunks += 1
         self.id = chunk.id or self.id
         self.model = chunk.model or self.model
@@ -241,8 +244,11 @@ class _Chat:
             self.finish = choice.finish_reason or self.finish
             if choice.delta is not None:
                 self._text.append(choice.delta.content or "")
+                reasoning = getattr(choice.delta, "reasoning_content", None) or getattr(choice.delta, "reasoning", None)
+                characters += len(choice.delta.content or "") + len(str(reasoning or ""))
                 if choice.delta.refusal:
                     self.refusal.append(choice.delta.refusal)
+        return characters
 
 
 class _Responses:
@@ -252,13 +258,16 @@ class _Responses:
         self.response: Response | None = None
         self.deltas: list[str] = []
 
-    def add(self, event: ResponseStreamEvent) -> None:
+    def add(self, event: ResponseStreamEvent) -> int:
+        """Take an event; the characters of output it brings, visible or not."""
         if event.type == "response.output_text.delta":
             self.deltas.append(event.delta)
         elif event.type in ("response.completed", "response.incomplete", "response.failed"):
             self.response = event.response
         elif event.type == "error":
             raise Failed(failure_of_body({"message": event.message, "code": event.code, "param": event.param}))
+        delta = getattr(event, "delta", None)
+        return len(delta) if isinstance(delta, str) else 0
 
 
 def _visible(response: Response) -> tuple[str, str]:

@@ -19,7 +19,8 @@ FREE_PROVIDERS = frozenset({"replay", "file"})
 
 _DATED = re.compile(r"-(?:\d{8}|\d{4}-\d{2}-\d{2}|latest)")
 _PER_MILLION = 1e-6
-_CHARS_PER_TOKEN = 3.0
+CHARS_PER_TOKEN = 3.0
+"""English prose has about four, code about three."""
 
 
 class Price(BaseModel):
@@ -164,7 +165,7 @@ def estimate_tokens(text: str) -> int:
     estimate that guards a budget should.
     """
     outside = sum(1 for character in text if ord(character) > 127)
-    return math.ceil((len(text) - outside) / _CHARS_PER_TOKEN) + outside
+    return math.ceil((len(text) - outside) / CHARS_PER_TOKEN) + outside
 
 
 def _or_input(rate: float | None, price: Price) -> float:

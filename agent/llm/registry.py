@@ -9,7 +9,7 @@ import os
 import re
 import time
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,8 +20,9 @@ from agent.llm.clouds import check_cloud, in_cloud
 from agent.llm.keys import KeyProblem, read_key
 from agent.llm.prices import load_prices, price_for
 from agent.llm.recording import RecordingProvider
-from agent.llm.retry import BACK_OFF, RetryPolicy
-from agent.llm.types import LLMSettings, Provider
+from agent.llm.remote import RemoteProvider
+from agent.llm.retry import BACK_OFF, RetryPolicy, untold
+from agent.llm.types import LLMSettings, Provider, Retried
 
 PROVIDERS: Final[Mapping[str, str]] = {
     "anthropic": "agent.llm.anthropic_provider:AnthropicProvider",
@@ -57,6 +58,8 @@ def make_provider(
     environ: Mapping[str, str] = os.environ,
     wait: wait_base = BACK_OFF,
     sleep: Callable[[float], None] = time.sleep,
+    retried: Callable[[Retried], None] = untold,
+    rejected: Iterable[str] = (),
 ) -> Provider:
     """Make the provider that the settings name; with `settings.record` every exchange is recorded as well.
 
@@ -65,6 +68,8 @@ def make_provider(
         environ: where keys and base URLs are looked up.
         wait: seconds between attempts where the server does not say.
         sleep: how to wait between attempts.
+        retried: told of each wait before it begins.
+        rejected: parameters that models were found to reject, see `Reply.rejected`.
 
     Raises:
         ValueError: one line, what `check_settings` says.
@@ -76,10 +81,12 @@ def make_provider(
     if settings.provider in LOCAL:
         provider: Provider = _named(PROVIDERS[settings.provider])(settings)
     else:
-        policy = RetryPolicy(settings.max_attempts, settings.max_retry_s, wait, sleep)
+        policy = RetryPolicy(settings.max_attempts, settings.max_retry_s, wait, sleep, retried)
         price = price_for(settings.provider, settings.model, load_prices(settings.prices))
         arguments = (settings, read_key(settings, environ), _base_url(settings, environ), price, policy)
-        provider = _named(PROVIDERS[settings.provider])(*arguments)
+        remote: RemoteProvider = _named(PROVIDERS[settings.provider])(*arguments)
+        remote.leave_out(rejected)
+        provider = remote
     return RecordingProvider(provider, Path(settings.record)) if settings.record else provider
 
 

@@ -7,11 +7,12 @@ decided about a failure is decided here.
 from __future__ import annotations
 
 import json
+import math
 import re
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
@@ -19,9 +20,11 @@ from pydantic import BaseModel, SecretStr
 
 from agent.llm.clouds import CLOUDS
 from agent.llm.keys import key_source
-from agent.llm.prices import Price, cost_usd, estimate_tokens, worst_case_usd
+from agent.llm.limits import Throttle
+from agent.llm.prices import CHARS_PER_TOKEN, Price, cost_usd, estimate_tokens, worst_case_usd
 from agent.llm.retry import RETRYABLE_STATUS, RetryPolicy, Transient, retry_after_s, with_retries
-from agent.llm.types import LLMError, LLMSettings, Reply, Request, Usage
+from agent.llm.shared_prefix import SharedPrefix
+from agent.llm.types import LLMError, LLMSettings, Reply, Request, Spent, Usage
 
 _NO_CREDIT = re.compile(
     r"insufficient_quota|billing_error|billing_hard_limit|billing_not_active|credit balance is too low"
@@ -33,6 +36,7 @@ _BUSY = re.compile(
 )
 _TOO_LONG = re.compile(r"context.(length|window|limit)|prompt is too long|too many tokens", re.I)
 _UNSUPPORTED = re.compile(r"unsupported|not supported|unrecognized|unknown|instead|not permitted|unexpected", re.I)
+_TOO_MUCH_OUTPUT = re.compile(r"max(imum)?_(output_|completion_)?tokens\b", re.I)
 _MAX_MESSAGE = 300
 
 
@@ -48,6 +52,7 @@ class Failure:
         lost: no answer came, or it broke off: connection, timeout, stream cut short.
         headers: response headers.
         request_id: the provider's id.
+        spent: what the attempt may have cost.
     """
 
     message: str
@@ -57,6 +62,7 @@ class Failure:
     lost: bool = False
     headers: Mapping[str, str] = field(default_factory=dict)
     request_id: str | None = None
+    spent: Spent | None = None
 
 
 class Failed(Exception):
@@ -65,6 +71,35 @@ class Failed(Exception):
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.message)
         self.failure = failure
+
+
+class Attempt:
+    """What is seen of one attempt while it lasts, so that one which breaks off is billed and learned from.
+
+    Attributes:
+        begun: the answer has begun, so that it is paid for.
+        usage: what the provider said so far.
+        characters: output that came, thinking included.
+    """
+
+    def __init__(self, learn: Callable[[Mapping[str, str]], None]) -> None:
+        self.begun = False
+        self.usage = Usage()
+        self.characters = 0
+        self._learn = learn
+
+    def begin(self, headers: Mapping[str, str]) -> None:
+        """The answer has begun, with these response headers."""
+        self.begun = True
+        self._learn(headers)
+
+    def spent(self, request: Request) -> Usage | None:
+        """What the attempt may have cost: as far as it was not said, estimated from what was sent and what came."""
+        if not self.begun:
+            return None
+        said, output = self.usage, math.ceil(self.characters / CHARS_PER_TOKEN)
+        sent = estimate_tokens(request.system) + estimate_tokens(request.user) if said.input is None else said.input
+        return replace(said, input=sent, output=max(output, said.output or 0))
 
 
 class RemoteProvider(ABC):
@@ -89,10 +124,16 @@ class RemoteProvider(ABC):
         self._policy = policy
         self._dropped: set[str] = set()
         self._lock = threading.Lock()
+        self._answered = False
+        self._throttle = Throttle()
+        self._prefix = SharedPrefix()
 
     @abstractmethod
-    def _exchange(self, request: Request, optional: frozenset[str]) -> Reply:
-        """One attempt with the given optional parameters. Raises Failed, Transient or LLMError."""
+    def _exchange(self, request: Request, optional: frozenset[str], attempt: Attempt) -> Reply:
+        """One attempt with the given optional parameters. Raises Failed, Transient or LLMError.
+
+        `attempt` is told when the answer begins (by `_check_stream`), and of what it holds as that comes.
+        """
 
     @abstractmethod
     def _optional(self, request: Request) -> frozenset[str]:
@@ -100,7 +141,7 @@ class RemoteProvider(ABC):
 
     def complete(self, request: Request) -> Reply:
         """Answer one request. Raises LLMError."""
-        return self._finished(with_retries(lambda: self._attempt(request), self._policy), request)
+        return self._finished(with_retries(lambda: self._attempt(request), self._policy, request.step), request)
 
     def _finished(self, reply: Reply, request: Request) -> Reply:
         """The reply with its cost; a text that no file could hold is mended, and an empty one says why."""
@@ -116,6 +157,14 @@ class RemoteProvider(ABC):
         """What the request costs at most, in US dollars; None when no price is known."""
         return worst_case_usd(request, self._price)
 
+    def leave_out(self, rejected: Iterable[str]) -> None:
+        """Do not send what an earlier session found the model to reject (`Reply.rejected`)."""
+        with self._lock:
+            self._dropped |= {name.removeprefix(self._head()) for name in rejected if name.startswith(self._head())}
+
+    def _head(self) -> str:
+        return f"{self.name}/{self._settings.model}/"
+
     def _attempt(self, request: Request) -> Reply:
         """One attempt. A parameter that the server rejects is dropped, for good, and the request sent again at once."""
         dropped_now: list[str] = []
@@ -123,20 +172,60 @@ class RemoteProvider(ABC):
             with self._lock:
                 optional = self._optional(request) - self._dropped
             try:
-                reply = self._exchange(request, optional)
+                reply = self._send(request, optional)
             except Failed as error:
                 failure = error.failure
             else:
                 if dropped_now:
                     note = f"{self._settings.model} rejects {', '.join(dropped_now)}: left out from now on"
                     reply = replace(reply, note=f"{reply.note}; {note}" if reply.note else note)
+                    reply = replace(reply, rejected=tuple(self._head() + name for name in dropped_now))
+                self._answered = True
                 return reply
+            if self._is_too_roomy(failure, request):
+                request = replace(request, max_output_tokens=self._settings.max_output_tokens)
+                continue
             rejected = self._rejected(failure, optional)
             if rejected is None:
                 raise self._classified(failure)
             dropped_now.append(rejected)
             with self._lock:
                 self._dropped.add(rejected)
+
+    def _send(self, request: Request, optional: frozenset[str]) -> Reply:
+        """One exchange, within the server's limits, and behind the one that has its prefix cached."""
+        begun = self._prefix.enter(request)
+        tokens = estimate_tokens(request.system) + estimate_tokens(request.user)
+        takes = self._throttle.admit(tokens, self._policy.sleep, self._policy.max_retry_s)
+
+        def learn(headers: Mapping[str, str]) -> None:
+            self._throttle.settle(takes, headers)
+            begun()
+
+        attempt = Attempt(learn)
+        headers: Mapping[str, str] = {}
+        try:
+            return self._exchange(request, optional, attempt)
+        except Failed as error:
+            headers = error.failure.headers
+            raise Failed(replace(error.failure, spent=self._priced(attempt.spent(request)))) from None
+        except LLMError as error:
+            error.spent = error.spent or self._priced(attempt.spent(request))
+            raise
+        finally:
+            wait_s = retry_after_s(headers, time.time()) if headers else None
+            self._throttle.settle(takes, headers, wait_s)
+            begun()
+
+    def _priced(self, usage: Usage | None) -> Spent | None:
+        return None if usage is None else Spent(usage, cost_usd(usage, self._price))
+
+    def _is_too_roomy(self, failure: Failure, request: Request) -> bool:
+        """Whether the server refuses a larger answer than the config asks for, such as a cut one is given next time."""
+        if failure.status not in (400, 422) or request.max_output_tokens <= self._settings.max_output_tokens:
+            return False
+        said = " ".join((failure.param or "", *failure.codes, failure.message))
+        return bool(_TOO_MUCH_OUTPUT.search(said) or _TOO_LONG.search(said))
 
     def _rejected(self, failure: Failure, optional: frozenset[str]) -> str | None:
         """The optional parameter that a 400 or 422 is about; None when it is about something else."""
@@ -156,24 +245,26 @@ class RemoteProvider(ABC):
         context = {"provider": self.name, "model": self._settings.model}
         if failure.request_id:
             context["request_id"] = failure.request_id
-        status = failure.status
+        spent = failure.spent
         if failure.lost:
-            return Transient(text, context=context)
+            return Transient(text, context=context, spent=spent)
+        status = failure.status
         if status == 402 or any(_NO_CREDIT.search(word) for word in (*failure.codes, failure.message.lower())):
-            return LLMError("unavailable", f"{text}. Credit or quota is used up: waiting will not help", context)
+            advice = "Credit or quota is used up: waiting will not help"
+            return LLMError("unavailable", f"{text}. {advice}", context, spent)
         if any(_REFUSED.match(code) for code in failure.codes):
-            return LLMError("refusal", text, context)
+            return LLMError("refusal", text, context, spent)
         if status is None:
             numbers = {int(code) for code in failure.codes if code.isdigit()}
             busy = numbers & RETRYABLE_STATUS or any(_BUSY.match(code) for code in failure.codes)
         else:
             busy = status in RETRYABLE_STATUS
         if busy:
-            return Transient(text, retry_after_s(failure.headers, time.time()), context)
+            return Transient(text, retry_after_s(failure.headers, time.time()), context, spent)
         if status in (401, 403):
             return LLMError("auth", f"{text}. {self._key_advice()}", context)
         if status is None or status >= 500:
-            return LLMError("unavailable", text, context)
+            return LLMError("unavailable", text, context, spent)
         return LLMError("bad-request", f"{text}{self._request_advice(failure)}", context)
 
     def _line(self, failure: Failure) -> str:
@@ -207,23 +298,28 @@ class RemoteProvider(ABC):
             return ""
         return "; most servers want /v1 at its end"
 
-    def _check_stream(self, headers: Mapping[str, str], read: Callable[[], bytes]) -> None:
-        """Refuse a 200 that is not a stream of events: an error body, a login page, a server that does not stream.
+    def _check_stream(self, attempt: Attempt, headers: Mapping[str, str], read: Callable[[], bytes]) -> None:
+        """The answer begins. Refuse a 200 that is no stream of events: an error body, a login page, a plain answer.
 
         Raises:
             Failed: the body is an error of the API.
-            LLMError: `unavailable` otherwise.
+            LLMError, Transient: `unavailable`, or worth another attempt once this server has answered before.
         """
         kind = headers.get("content-type", "").split(";")[0].strip().lower()
         if kind not in ("text/html", "application/json", "text/plain", "application/xhtml+xml"):
+            attempt.begin(headers)
             return
         body = read()
         try:
             error = json.loads(body)["error"]
         except (ValueError, LookupError, TypeError):
             hint = f"is llm.base_url ({shown_url(self._base_url)}) right{self._v1_hint()}, or is a proxy in between?"
-            message = f"answered 200 with {kind} instead of a stream: {body.decode('utf-8', 'replace')[:80]!r}"
-            raise LLMError("unavailable", f"{self._line(Failure(message))}; {hint}") from None
+            start = self._clean(body.decode("utf-8", "replace"))[:80]
+            message = f"answered 200 with {kind} instead of a stream: {start!r}"
+            text = f"{self._line(Failure(message))}; {hint}"
+            if self._answered:  # the address is right: something in between has an hour of its own
+                raise Transient(text) from None
+            raise LLMError("unavailable", text) from None
         raise Failed(failure_of_body(error))
 
     def _check_event(self, event: object) -> None:
@@ -257,14 +353,12 @@ class RemoteProvider(ABC):
         return check
 
     def _refusal(self, why: str, usage: Usage, request_id: str | None) -> LLMError:
-        """The model declined. The tokens are billed all the same, so their cost goes along in the context."""
-        usd = cost_usd(usage, self._price)
+        """The model declined. The tokens are billed all the same."""
         context = {"provider": self.name, "model": self._settings.model}
-        if usd is not None:
-            context["usd"] = repr(usd)
         if request_id:
             context["request_id"] = request_id
-        return LLMError("refusal", self._line(Failure(f"the model refused ({why})")), context)
+        spent = self._priced(usage)
+        return LLMError("refusal", self._line(Failure(f"the model refused ({why})")), context, spent)
 
 
 def _empty(reply: Reply, request: Request) -> tuple[Reply, str]:

@@ -14,7 +14,7 @@ from typing import TypeVar
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_random_exponential
 from tenacity.wait import wait_base
 
-from agent.llm.types import LLMError
+from agent.llm.types import LLMError, Retried, Spent, Step
 
 T = TypeVar("T")
 
@@ -31,14 +31,24 @@ class Transient(Exception):
     Attributes:
         retry_after_s: what the server asked for, None when it did not say.
         context: request id and the like.
+        spent: what the attempt may have cost, None where nothing was answered.
     """
 
     def __init__(
-        self, message: str, retry_after_s: float | None = None, context: Mapping[str, str] | None = None
+        self,
+        message: str,
+        retry_after_s: float | None = None,
+        context: Mapping[str, str] | None = None,
+        spent: Spent | None = None,
     ) -> None:
         super().__init__(message)
         self.retry_after_s = retry_after_s
         self.context: Mapping[str, str] = context or {}
+        self.spent = spent
+
+
+def untold(retried: Retried) -> None:
+    """Nobody wants to know of retries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,16 +60,18 @@ class RetryPolicy:
         max_retry_s: no wait begins that would end later than this many seconds after the first attempt began.
         wait: seconds between attempts where the server does not say; tests pass `tenacity.wait_none()`.
         sleep: how to wait; a caller that must stop early passes a function that raises.
+        retried: told of each wait before it begins; what it raises ends the request.
     """
 
     max_attempts: int
     max_retry_s: float
     wait: wait_base = BACK_OFF
     sleep: Callable[[float], None] = time.sleep
+    retried: Callable[[Retried], None] = untold
 
 
-def with_retries(attempt: Callable[[], T], policy: RetryPolicy) -> T:
-    """Call `attempt` until it answers, within the policy.
+def with_retries(attempt: Callable[[], T], policy: RetryPolicy, step: Step | None = None) -> T:
+    """Call `attempt` until it answers, within the policy, which is told of the waits of a `step`.
 
     Raises:
         LLMError: the attempt's own, at once; `exhausted` when the attempts or the time are used up.
@@ -68,6 +80,7 @@ def with_retries(attempt: Callable[[], T], policy: RetryPolicy) -> T:
         retry=retry_if_exception_type(Transient),
         wait=lambda state: _wait_s(state, policy),
         stop=lambda state: _must_stop(state, policy),
+        before_sleep=lambda state: _tell(state, policy, step),
         sleep=policy.sleep,
         reraise=True,
     )
@@ -79,7 +92,7 @@ def with_retries(attempt: Callable[[], T], policy: RetryPolicy) -> T:
     if attempts < policy.max_attempts:
         asked = "" if last.retry_after_s is None else f"the server asks for {last.retry_after_s:.0f} s and "
         message += f": {asked}llm.max_retry_s is {policy.max_retry_s:g} s"
-    raise LLMError("exhausted", message, {**last.context, "attempts": str(attempts)})
+    raise LLMError("exhausted", message, {**last.context, "attempts": str(attempts)}, last.spent)
 
 
 def _transient(state: RetryCallState) -> Transient | None:
@@ -92,6 +105,12 @@ def _wait_s(state: RetryCallState, policy: RetryPolicy) -> float:
     if error is not None and error.retry_after_s is not None:
         return error.retry_after_s
     return float(policy.wait(state))
+
+
+def _tell(state: RetryCallState, policy: RetryPolicy, step: Step | None) -> None:
+    error = _transient(state)
+    if error is not None and step is not None:
+        policy.retried(Retried(step, state.attempt_number, str(error), state.upcoming_sleep, error.spent))
 
 
 def _must_stop(state: RetryCallState, policy: RetryPolicy) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
 Purpose = Literal["plan", "branch", "repair", "ablate"]
@@ -63,6 +63,11 @@ class Request:
         return f"{self.prefix}\n\n{self.prompt}" if self.prefix else self.prompt
 
 
+def roomier(request: Request) -> Request:
+    """The request with room for twice the answer: the one before was cut off, and the same again would be, too."""
+    return replace(request, max_output_tokens=2 * request.max_output_tokens)
+
+
 @dataclass(frozen=True, slots=True)
 class Usage:
     """Tokens of one reply by kind. `input` excludes cached tokens. None: the provider did not say."""
@@ -85,6 +90,7 @@ class Reply:
         stop: why it ended.
         request_id: the provider's id, None when it has none.
         note: what a person should know (`prompt differs from the recorded one`), else None.
+        rejected: parameters that the model was found to reject, as `provider/model/parameter`.
     """
 
     text: str
@@ -94,20 +100,60 @@ class Reply:
     stop: StopReason
     request_id: str | None = None
     note: str | None = None
+    rejected: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What an attempt without a reply may have cost: as far as the provider said, else estimated on the high side.
+
+    Attributes:
+        usage: tokens by kind.
+        usd: US dollars; None when the price is unknown.
+    """
+
+    usage: Usage
+    usd: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Retried:
+    """An attempt that failed and will be made again.
+
+    Attributes:
+        step: of the request.
+        attempt: which one failed, from 1.
+        message: why.
+        wait_s: seconds until the next.
+        spent: what it may have cost, None for nothing.
+    """
+
+    step: Step
+    attempt: int
+    message: str
+    wait_s: float
+    spent: Spent | None
 
 
 class LLMError(Exception):
     """The one classified error of every provider.
 
     `auth`, `bad-request`, `refusal`, `exhausted` (retries used up) and `unavailable` (no answer that could be used)
-    end in exit code 4; `no-recording` and `no-budget` (it was not sent) reject one branch; `waiting` is the file
-    provider's exit code 75.
+    end in exit code 4, unless others of the same round were answered; `no-recording` and `no-budget` (it was not sent)
+    reject one branch; `waiting` is the file provider's exit code 75. `spent` is what the provider charges all the same.
     """
 
-    def __init__(self, kind: ErrorKind, message: str, context: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        kind: ErrorKind,
+        message: str,
+        context: Mapping[str, str] | None = None,
+        spent: Spent | None = None,
+    ) -> None:
         super().__init__(message)
         self.kind: ErrorKind = kind
         self.context: Mapping[str, str] = context or {}
+        self.spent = spent
 
 
 @dataclass(frozen=True, slots=True)

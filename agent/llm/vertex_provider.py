@@ -7,7 +7,7 @@ from google.auth.exceptions import GoogleAuthError, TransportError
 
 from agent.llm.anthropic_provider import AnthropicProvider
 from agent.llm.clouds import not_signed_in
-from agent.llm.remote import Failed, Failure
+from agent.llm.remote import Attempt, Failed, Failure
 from agent.llm.types import Reply, Request
 
 
@@ -26,9 +26,9 @@ class VertexProvider(AnthropicProvider):
             timeout=self._timeout(),
         )
 
-    def _exchange(self, request: Request, optional: frozenset[str]) -> Reply:
+    def _exchange(self, request: Request, optional: frozenset[str], attempt: Attempt) -> Reply:
         try:
-            return super()._exchange(request, optional)
+            return super()._exchange(request, optional, attempt)
         except TransportError as error:
             raise Failed(Failure(f"no sign-in at Google: {error}", lost=True)) from None
         except GoogleAuthError as error:

@@ -311,11 +311,15 @@ def _cost(state: State, events: Sequence[AnyEvent]) -> Section:
     tokens = ", ".join(f"{kind.replace('_', ' ')} {fmt.count(amount)}" for kind, amount in cost.tokens.items())
     read = cost.tokens["input"] + cost.tokens["cache_read"] + cost.tokens["cache_write"]
     cached = f"; {fmt.percent(cost.tokens['cache_read'] / read)} of the input came from the cache" if read else ""
+    retried = f" ({cost.retried} attempts failed and were made again)" if cost.retried else ""
     failed = [f"{e.key} failed ({e.kind}): {e.message}" for e in of_type(events, ev.RequestFailed)]
     return Section(
         "cost",
         "Cost",
-        lines=(f"{fmt.dollars(cost.usd)} for {cost.calls} calls; tokens: {tokens}{cached}.", *_batches(events)),
+        lines=(
+            f"{fmt.dollars(cost.usd)} for {cost.calls} calls{retried}; tokens: {tokens}{cached}.",
+            *_batches(events),
+        ),
         tables=(
             Table(_STAGE_COLUMNS, stages, frozenset(_STAGE_COLUMNS[1:])),
             Table(_MODEL_COLUMNS, by_model, frozenset(_MODEL_COLUMNS[1:])),

@@ -10,7 +10,7 @@ from agent.elsewhere import Elsewhere, comparable_ms
 from agent.events import BranchWritten, Evaluated
 from agent.executors.spread import spread
 from agent.llm.parse import Unreadable, extract_code
-from agent.llm.types import LLMError, Reply, Request, Step
+from agent.llm.types import LLMError, Reply, Request, Step, roomier
 from agent.plan import Plan
 from agent.run import Kernel, Run
 from agent.stages.built import log_builds
@@ -108,9 +108,14 @@ def read_kernel(run: Run, reply: Reply | LLMError) -> str | Rejected:
         return Rejected("answer", str(error))
 
 
-def _ask(run: Run, prefix: str, prompts: Sequence[tuple[Step, str]]) -> list[Reply | LLMError]:
+def _ask(
+    run: Run, prefix: str, prompts: Sequence[tuple[Step, str]], after: Reply | None = None
+) -> list[Reply | LLMError]:
     limit, system = run.output_limit, system_prompt()
-    return run.asker.ask_all([Request(step, system, prefix, prompt, limit) for step, prompt in prompts])
+    requests = [Request(step, system, prefix, prompt, limit) for step, prompt in prompts]
+    if after is not None and after.stop == "truncated":
+        requests = [roomier(request) for request in requests]
+    return run.asker.ask_all(requests)
 
 
 def _settle(
@@ -131,7 +136,7 @@ def _settle(
         if isinstance(reply, LLMError) or attempt == _ASKED_AGAIN:
             break
         prompt = branch_prompt(run, plan, name, duplicate, unreadable)
-        reply = _ask(run, prefix, [(Step(iteration, "branch", name, attempt), prompt)])[0]
+        reply = _ask(run, prefix, [(Step(iteration, "branch", name, attempt), prompt)], after=reply)[0]
     return BranchWritten(key=key, iteration=iteration, branch=name, model=model, source=None, rejected=problem)
 
 

@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 from agent.artefacts import write_json, write_text
 from agent.events import PlanDecided
 from agent.llm.parse import Unreadable, extract_json
-from agent.llm.types import LLMError, Reply, Request, Step
+from agent.llm.types import LLMError, Reply, Request, Step, roomier
 from agent.paths import iteration_folder
 from agent.plan import Plan, PlanReview, PlanRules, parse_plan, plan_schema, review_plan
 from agent.run import Kernel, Run
@@ -63,11 +63,14 @@ def plan_rules(run: Run, evidence: Evidence) -> PlanRules:
 
 def _decide(run: Run, iteration: int, best: Kernel, evidence: Evidence) -> PlanDecided:
     problems: tuple[str, ...] = ()
+    cut = False
     today = plan_rules(run, evidence)
     for attempt in range(1 + _SENT_BACK):
         run.checkpoint()
         run.progress.activity("asking for a plan")
         request = plan_request(run, iteration, best, evidence, problems, attempt)
+        if cut:
+            request = roomier(request)
         try:
             reply = run.asker.ask(request, {"rules": today})
         except LLMError as error:
@@ -75,7 +78,7 @@ def _decide(run: Run, iteration: int, best: Kernel, evidence: Evidence) -> PlanD
         plan, review = _read(run, request.step, reply, today)
         if plan is not None and not review.problems:
             return PlanDecided(key=f"iter{iteration}", iteration=iteration, plan=plan, notes=review.notes)
-        problems = review.problems
+        problems, cut = review.problems, reply.stop == "truncated"
     return PlanDecided(key=f"iter{iteration}", iteration=iteration, plan=None, problems=problems)
 
 

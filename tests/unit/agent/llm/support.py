@@ -36,6 +36,7 @@ def settings_for(name: str, server: Loopback, **changes: Any) -> LLMSettings:
         base_url=server.base_url if name == "anthropic" else server.v1_url,
         api_key_env="LLM_TEST_KEY",
         max_attempts=4,
+        max_output_tokens=REQUEST.max_output_tokens,
     )
     return dataclasses.replace(base, **changes)
 

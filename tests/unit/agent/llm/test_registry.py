@@ -81,6 +81,12 @@ def test_a_missing_key_names_where_it_was_looked_for(tmp_path: Path) -> None:
     assert str(tmp_path / "no") in problem(LLMSettings("anthropic", "m", api_key_file=str(tmp_path / "no")))
 
 
+def test_a_key_in_the_place_of_its_variables_name_is_refused_and_not_shown() -> None:
+    said = problem(LLMSettings("openai", "m", api_key_env=KEY))
+    assert "llm.api_key_env must be the name" in said
+    assert KEY not in said
+
+
 def test_a_key_file_is_checked_and_its_newline_stripped(tmp_path: Path) -> None:
     """A newline in the key is an illegal header, which the SDKs report as a connection error."""
     file = tmp_path / "key"
