@@ -28,6 +28,8 @@ class _Measured:
     log: float
     error: float | None
     weight: float
+    low: float | None
+    high: float | None
 
 
 def pool(records: Iterable[tuple[Record, float]]) -> Pooled | None:
@@ -45,6 +47,9 @@ def pool(records: Iterable[tuple[Record, float]]) -> Pooled | None:
             return None
         mean = sum(m.weight * m.log for m in measured) / total
         return Pooled(math.exp(mean), None, None, len(measured))
+    if len(sure) == 1:  # its own interval, which need not be symmetric
+        only = next(m for m in measured if m.error is not None)
+        return Pooled(math.exp(only.log), only.low, only.high, 1)
     between = _between([(log, error) for log, error, _ in sure])
     weights = [weight / (error**2 + between) for _, error, weight in sure]
     total = sum(weights)
@@ -59,7 +64,7 @@ def _measured(record: Record, weight: float) -> _Measured:
     error = None
     if record.effect_low is not None and record.effect_high is not None:
         error = max((math.log(record.effect_high) - math.log(record.effect_low)) / (2 * _Z95), _LEAST_ERROR)
-    return _Measured(math.log(record.effect), error, max(weight, 1e-9))
+    return _Measured(math.log(record.effect), error, max(weight, 1e-9), record.effect_low, record.effect_high)
 
 
 def _between(measured: list[tuple[float, float]]) -> float:

@@ -7,9 +7,13 @@ from datetime import datetime
 
 from memory.decay import HALF_LIFE_DAYS as HALF_LIFE_DAYS
 from memory.priors import priors
+from memory.sanitise import clean_text
 from memory.scope import describe
 from memory.standing import LEAST_WORTH, Group, grouped, seen_from, standing
 from memory.types import Advice, Recall, Record, Scope, StoredRecord
+
+# So that where and when it was fits into the same line.
+_LONGEST_REASON = 160
 
 
 def recall(
@@ -81,7 +85,7 @@ def advice(group: Group) -> Advice:
 def evidence(record: Record) -> str:
     """One line: `0.97x [0.95, 0.99] on gemm/cpp/x86_64/1e8, run_20260101_010203, iteration 2`."""
     if record.effect is None:
-        result = f"{record.outcome}: {record.reason}" if record.reason else record.outcome
+        result = _rejection(record)
     else:
         result = _effect(record.effect, record.effect_low, record.effect_high)
     return f"{result} on {describe(record.scope)}, {record.run}, iteration {record.iteration}"
@@ -93,11 +97,16 @@ def pooled_evidence(group: Group) -> str:
     if runs == 1:
         return evidence(record)
     agree = f"all {runs} runs agree" if group.agree == runs else f"{group.agree} of {runs} runs agree"
-    parts = [f"{record.outcome}: {record.reason}"] if record.outcome == "rejected" and record.reason else []
+    parts = [_rejection(record)] if record.outcome == "rejected" and record.reason else []
     if pooled is not None:
         parts.append(f"{_effect(pooled.effect, pooled.low, pooled.high)} pooled over {pooled.count} runs")
     said = "; ".join(parts) or record.outcome
     return f"{said}, {agree}, on {describe(record.scope)}, newest {record.run}, iteration {record.iteration}"
+
+
+def _rejection(record: Record) -> str:
+    reason = clean_text(record.reason, _LONGEST_REASON)
+    return f"{record.outcome}: {reason}" if reason else record.outcome
 
 
 def _effect(effect: float, low: float | None, high: float | None) -> str:

@@ -11,7 +11,7 @@ from memory.wire import LESSON_WORDS
 from prompts.renderer import number
 
 _CITED = 2
-_LONGEST_PITFALL = 160
+_LONGEST = 160
 
 
 def method_lesson(plan: Plan, row: Attribution, family: str, failures: Sequence[str], branches: int) -> str:
@@ -25,7 +25,7 @@ def method_lesson(plan: Plan, row: Attribution, family: str, failures: Sequence[
         branches: how many branches there were.
     """
     if row.method_class == "implementation_failed":
-        effect = f"not implemented: {row.reason}"
+        effect = f"not implemented: {_cut(row.reason)}"
     else:
         saved = ""
         if row.attribution_ms is not None and row.low_ms is not None and row.high_ms is not None:
@@ -72,6 +72,9 @@ def _lesson(title: str, cause: str, effect: str, pitfall: str) -> str:
     """All of it where it fits; what is cut first is the end of the pitfall."""
     parts = [f"{title}: cause {cause}", f"effect {effect}"]
     if pitfall:
-        cut = pitfall if len(pitfall) <= _LONGEST_PITFALL else pitfall[: _LONGEST_PITFALL - 1] + "…"
-        parts.append(f"pitfall {cut}")
+        parts.append(f"pitfall {_cut(pitfall)}")
     return " ".join("; ".join(parts).split()[:LESSON_WORDS])
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"

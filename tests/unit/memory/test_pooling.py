@@ -25,6 +25,12 @@ def test_one_run_is_itself() -> None:
     assert found.high == pytest.approx(1.5 * math.exp(0.02))
 
 
+def test_a_lopsided_interval_of_one_run_stays_as_it_was_measured() -> None:
+    found = pool([(replace(record(), effect=8.5, effect_low=3.2, effect_high=8.7), 1.0)])
+    assert found is not None
+    assert (found.low, found.high) == (3.2, 8.7)
+
+
 def test_runs_that_agree_make_the_interval_narrower() -> None:
     found = pool([(measured(1.5), 1.0)] * 4)
     assert found is not None

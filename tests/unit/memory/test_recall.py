@@ -224,3 +224,8 @@ def test_a_lesson_that_a_later_one_of_the_strategy_superseded_is_not_told() -> N
         stored(2, record("m", lesson="works with -O3", run="r2"), days_ago=1),
     )
     assert told.lessons == ("works with -O3",)
+
+
+def test_a_long_reason_leaves_room_for_where_and_when() -> None:
+    line = evidence(record(outcome="rejected", reason="word " * 200))
+    assert "word… on gemm/cpp/x86_64/1e8, run_20260601_010203, iteration 1" in line
