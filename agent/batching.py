@@ -17,7 +17,7 @@ from agent.journal import Journal
 from agent.llm.batches import Answers, Batches
 from agent.llm.prices import estimate_tokens
 from agent.llm.recording import prompt_sha256
-from agent.llm.types import LLMError, LLMSettings, Reply, Request, Step
+from agent.llm.types import LLMError, LLMSettings, Reply, Request, Step, Usage
 from agent.state import fold
 
 Outcome = Literal["finished", "cancelled", "abandoned", "refused", "lost"]
@@ -293,7 +293,7 @@ class Batching:
             time.sleep(min(_NAP_S, left))
 
     def _fail(self, request: Request, error: LLMError) -> None:
-        step, usd = request.step, error.context.get("usd")
+        step, spent = request.step, error.spent
         self._journal.append(
             RequestFailed(
                 key=f"{step.name}#{len(self._journal.all(RequestFailed))}",
@@ -302,7 +302,8 @@ class Batching:
                 purpose=step.purpose,
                 kind=error.kind,
                 message=str(error),
-                usd=None if usd is None else float(usd),
+                usd=spent.usd if spent else None,
+                usage=spent.usage if spent else Usage(),
             )
         )
 
