@@ -125,7 +125,8 @@ class Terminal:
 
 
 def _own_terminal() -> None:
-    """Ctrl-C reaches a process only from its controlling terminal."""
+    """Ctrl-C reaches a process only from its controlling terminal, and none that was started to ignore it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 

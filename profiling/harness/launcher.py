@@ -205,6 +205,8 @@ class _Waiting:
             return False
 
     def begin(self, descriptors: Sequence[int]) -> bool:
+        if self.child.process.poll() is not None:
+            return False
         try:
             socket.send_fds(self.control, [b"b"], list(descriptors))
         except OSError:
