@@ -33,8 +33,9 @@ def run(folder: Path, *more: str, iterations: int) -> None:
         "iter2-branch-b0-0": fenced(kernel(2)),
     }
     config = replay_task(folder, answers, iterations=iterations, branches=1, ablate=False)
-    # A vector that fills its last 64 bytes would end where its pages do, and the read would crash.
-    done = roofclimb("run", "--config", str(config), "--set", "task.dims.N=636", *more, cwd=folder)
+    # A vector that fills its last 64 bytes ends where its pages do, and the read would crash; at a hidden shape, too.
+    dims = ("--set", "task.dims.N=636", "--set", "task.hidden_shapes=0")
+    done = roofclimb("run", "--config", str(config), *dims, *more, cwd=folder)
     assert done.returncode == 0, done.stderr
 
 
