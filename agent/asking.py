@@ -252,4 +252,6 @@ def _is_borne(step: Step, error: LLMError, answered: bool) -> bool:
     """Whether the run goes on without this answer. Asking again for what was refused would end it at each resume."""
     if error.kind == "refusal" and step.purpose in ("repair", "ablate"):
         return True
+    if error.kind == "too-long" and step.purpose == "plan":  # it is asked for with a shorter prompt
+        return True
     return error.kind in _OF_ONE_STEP or (answered and error.kind in _OF_ONE_STEP_AMONG_OTHERS)

@@ -24,7 +24,7 @@ from agent.llm.limits import Throttle
 from agent.llm.prices import CHARS_PER_TOKEN, Price, cost_usd, estimate_tokens, worst_case_usd
 from agent.llm.retry import RETRYABLE_STATUS, RetryPolicy, Transient, retry_after_s, with_retries
 from agent.llm.shared_prefix import SharedPrefix
-from agent.llm.types import LLMError, LLMSettings, Reply, Request, Spent, Usage
+from agent.llm.types import ErrorKind, LLMError, LLMSettings, Reply, Request, Spent, Usage
 
 _NO_CREDIT = re.compile(
     r"insufficient_quota|billing_error|billing_hard_limit|billing_not_active|credit balance is too low"
@@ -100,6 +100,10 @@ class Attempt:
         said, output = self.usage, math.ceil(self.characters / CHARS_PER_TOKEN)
         sent = estimate_tokens(request.system) + estimate_tokens(request.user) if said.input is None else said.input
         return replace(said, input=sent, output=max(output, said.output or 0))
+
+
+def _is_too_long(failure: Failure) -> bool:
+    return bool(_TOO_LONG.search(failure.message) or _TOO_LONG.search(" ".join(failure.codes)))
 
 
 class RemoteProvider(ABC):
@@ -265,7 +269,8 @@ class RemoteProvider(ABC):
             return LLMError("auth", f"{text}. {self._key_advice()}", context)
         if status is None or status >= 500:
             return LLMError("unavailable", text, context, spent)
-        return LLMError("bad-request", f"{text}{self._request_advice(failure)}", context)
+        kind: ErrorKind = "too-long" if _is_too_long(failure) else "bad-request"
+        return LLMError(kind, f"{text}{self._request_advice(failure)}", context)
 
     def _line(self, failure: Failure) -> str:
         status = f"HTTP {failure.status}: " if failure.status is not None else ""
@@ -289,7 +294,7 @@ class RemoteProvider(ABC):
         if failure.status == 404:
             where = f" and llm.base_url ({shown_url(self._base_url)})" if self._base_url else ""
             return f". Check llm.model ({self._settings.model}){where}{self._v1_hint()}"
-        if _TOO_LONG.search(failure.message) or _TOO_LONG.search(" ".join(failure.codes)):
+        if _is_too_long(failure):
             return ". Prompt and answer do not fit the model: lower llm.max_output_tokens or take a larger model"
         return ""
 

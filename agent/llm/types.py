@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol
 
 Purpose = Literal["plan", "branch", "repair", "ablate"]
 ErrorKind = Literal[
-    "auth", "bad-request", "refusal", "exhausted", "unavailable", "no-recording", "no-budget", "waiting"
+    "auth", "bad-request", "too-long", "refusal", "exhausted", "unavailable", "no-recording", "no-budget", "waiting"
 ]
 Mode = Literal["direct", "batch"]
 StopReason = Literal["end", "truncated", "refusal", "other"]
@@ -138,9 +138,10 @@ class Retried:
 class LLMError(Exception):
     """The one classified error of every provider.
 
-    `auth`, `bad-request`, `refusal`, `exhausted` (retries used up) and `unavailable` (no answer that could be used)
-    end in exit code 4, unless others of the same round were answered; `no-recording` and `no-budget` (it was not sent)
-    reject one branch; `waiting` is the file provider's exit code 75. `spent` is what the provider charges all the same.
+    `auth`, `bad-request`, `too-long` (prompt and answer do not fit the model; a plan is asked for once more, shorter),
+    `refusal`, `exhausted` (retries used up) and `unavailable` (no answer that could be used) end in exit code 4, unless
+    others of the same round were answered; `no-recording` and `no-budget` (it was not sent) reject one branch;
+    `waiting` is the file provider's exit code 75. `spent` is what the provider charges all the same.
     """
 
     def __init__(

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pydantic import TypeAdapter
 
 from agent.artefacts import write_json, write_text
+from agent.errors import ModelUnusable
 from agent.events import PlanDecided
 from agent.llm.parse import Unreadable, extract_json
 from agent.llm.types import LLMError, Reply, Request, Step, roomier
@@ -38,10 +39,17 @@ def make_plan(run: Run, iteration: int, best: Kernel) -> Plan | None:
 
 
 def plan_request(
-    run: Run, iteration: int, best: Kernel, evidence: Evidence, problems: tuple[str, ...], attempt: int
+    run: Run,
+    iteration: int,
+    best: Kernel,
+    evidence: Evidence,
+    problems: tuple[str, ...],
+    attempt: int,
+    *,
+    brief: bool = False,
 ) -> Request:
-    """The request for a plan; `problems` are those of the answer before."""
-    system, prefix, prompt = plan_prompt(run, best, evidence, problems)
+    """The request for a plan; `problems` are those of the answer before, `brief` is for a model that takes no more."""
+    system, prefix, prompt = plan_prompt(run, best, evidence, problems, brief=brief)
     step = Step(iteration, "plan", None, attempt)
     return Request(step, system, prefix, prompt, run.output_limit, plan_schema())
 
@@ -63,17 +71,23 @@ def plan_rules(run: Run, evidence: Evidence) -> PlanRules:
 
 def _decide(run: Run, iteration: int, best: Kernel, evidence: Evidence) -> PlanDecided:
     problems: tuple[str, ...] = ()
-    cut = False
+    cut = brief = False
     today = plan_rules(run, evidence)
     for attempt in range(1 + _SENT_BACK):
         run.checkpoint()
         run.progress.activity("asking for a plan")
-        request = plan_request(run, iteration, best, evidence, problems, attempt)
+        request = plan_request(run, iteration, best, evidence, problems, attempt, brief=brief)
         if cut:
             request = roomier(request)
         try:
             reply = run.asker.ask(request, {"rules": today})
         except LLMError as error:
+            if error.kind == "too-long" and not brief:
+                run.note(f"iter{iteration}/brief", f"iteration {iteration}: asked with less of the profile: {error}")
+                brief = True
+                continue
+            if error.kind == "too-long":
+                raise ModelUnusable(f"the language model cannot be used: {error}") from error
             return PlanDecided(key=f"iter{iteration}", iteration=iteration, plan=None, problems=(str(error),))
         plan, review = _read(run, request.step, reply, today)
         if plan is not None and not review.problems:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from agent.events import Attributed, BranchWritten, ChampionDecided, Evaluated, IterationEnded, PlanDecided, Sanitized
@@ -32,19 +33,28 @@ def system_prompt() -> str:
     return render("system")
 
 
-def plan_prompt(run: Run, best: Kernel, evidence: Evidence, problems: Sequence[str]) -> tuple[str, str, str]:
-    """System text, cacheable prefix and the rest of a plan request."""
+def plan_prompt(
+    run: Run, best: Kernel, evidence: Evidence, problems: Sequence[str], *, brief: bool = False
+) -> tuple[str, str, str]:
+    """System text, cacheable prefix and the rest of a plan request.
+
+    `brief` leaves out what a plan can do without: all but the leading metric of each axis, the profile of each device
+    kernel, ncu's rules, the instruction mix and what was tried before. The task, its signature and the kernel stay.
+    """
+    shown, profile = [list(metrics) for metrics in evidence.top.values()], evidence.profile
+    if brief:
+        shown, profile = [metrics[:1] for metrics in shown], replace(profile, kernels=(), rules=())
     axes = {axis: slots for axis, slots in evidence.axis_budget.items() if slots}
     arch = run.device.arch if run.gpu is None else run.gpu.arch
     methods = offered(run.catalogue, run.task.backend.name, arch, evidence.axis_budget, run.features)
     prompt = render(
         "plan",
         headroom=evidence.headroom,
-        profile=profile_values(
-            evidence.profile, [m for metrics in evidence.top.values() for m in metrics], best.built.resources
-        ),
-        mix=", ".join(f"{name} {number(v) if not isinstance(v, str) else v}" for name, v in evidence.mix.items()),
-        history=_history(run),
+        profile=profile_values(profile, [m for metrics in shown for m in metrics], best.built.resources),
+        mix=""
+        if brief
+        else ", ".join(f"{name} {number(v) if not isinstance(v, str) else v}" for name, v in evidence.mix.items()),
+        history=[] if brief else _history(run),
         recall=tell(
             evidence.recall, run.task.config.memory.tokens, methods=[m.id for m in methods], count=estimate_tokens
         ),

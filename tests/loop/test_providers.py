@@ -58,6 +58,31 @@ def test_a_whole_run_through_the_real_sdk(tmp_path: Path, provider: str, variabl
     assert json.loads(again.stdout)["speedup"] > 1.5
 
 
+def profile_rows(prompt: str) -> list[str]:
+    return [line for line in prompt.splitlines() if re.match(r"\| (compute|memory|latency) ", line)]
+
+
+def test_a_plan_that_does_not_fit_the_model_is_asked_for_with_less_of_the_profile(tmp_path: Path) -> None:
+    """What is left out is never the task, its signature or the kernel; and the same prompt does not go out again."""
+
+    def small(asked: Asked) -> str | Fault:
+        if len(profile_rows(asked.user)) > 3:
+            return Fault("status", 400, {"message": "prompt is too long: input length exceeds the context limit"})
+        return answer(asked)
+
+    with Loopback(small) as server:
+        llm = {"provider": "anthropic", "model": "claude-sonnet-4-5", "base_url": server.base_url}
+        config = write_task(tmp_path, llm, ablate=False)
+        done = roofclimb("run", "--config", str(config), cwd=tmp_path, env={"ANTHROPIC_API_KEY": KEY})
+        assert done.returncode == 0, done.stderr
+        long, short = (asked.user for asked in server.asked if "# Your answer: the plan" in asked.user)
+    assert len(profile_rows(long)) > len(profile_rows(short)) > 0
+    task = short.partition("# Evidence")[0]
+    assert task == long.partition("# Evidence")[0]
+    assert 'extern "C" void solve(' in task
+    assert any("asked with less of the profile" in note for note in state_of(tmp_path).notes)
+
+
 def test_roles_have_models_of_their_own_and_the_report_says_what_each_cost_and_won(tmp_path: Path) -> None:
     """A large model plans, small ones of two makers write: through both SDKs, with a key for each."""
     with Loopback(answer) as server:

@@ -86,6 +86,8 @@ class AskingRun:
             return self._asker.ask(request)
         except ModelUnusable as error:
             return error.__cause__.kind if isinstance(error.__cause__, LLMError) else "unknown"
+        except LLMError as error:  # of one step alone, which decides what comes of it
+            return error.kind
         except BudgetExhausted:
             return "budget"
 

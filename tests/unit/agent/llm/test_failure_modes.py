@@ -54,7 +54,7 @@ ENDS: Mapping[str, tuple[Fault, str, str]] = {
     "bad request": (Fault("status", 400, "what"), "bad-request", "what"),
     "too long": (
         Fault("status", 400, error("invalid_request_error", "input length and max_tokens exceed context limit: 2 > 1")),
-        "bad-request",
+        "too-long",
         "llm.max_output_tokens",
     ),
     "quota that does not come back": (

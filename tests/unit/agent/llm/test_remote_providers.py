@@ -152,7 +152,7 @@ def test_a_server_that_falls_silent_is_left_after_the_timeout(name: str) -> None
             Fault(
                 "status", 400, {"message": "input length and max_tokens exceed context limit: 174167 + 64000 > 200000"}
             ),
-            "bad-request",
+            "too-long",
             "llm.max_output_tokens",
         ),
         (Fault("status", 429, {"code": "insufficient_quota", "message": "check your plan"}), "unavailable", "quota"),
