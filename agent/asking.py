@@ -10,14 +10,14 @@ from typing import Protocol, runtime_checkable
 from pydantic import JsonValue
 
 from agent.artefacts import plain, write_text
-from agent.batching import Batch, Batching
+from agent.batching import Batch, Batching, log_failure
 from agent.budget import Budget, BudgetExhausted
 from agent.errors import Interrupted, ModelUnusable, WaitingForAnswer
 from agent.events import ReplyReceived, RequestFailed, RequestSent
 from agent.journal import Journal
 from agent.llm.prices import estimate_tokens
 from agent.llm.recording import Plays, prompt_sha256
-from agent.llm.types import LLMError, LLMSettings, Provider, Reply, Request, Step, Usage
+from agent.llm.types import LLMError, LLMSettings, Provider, Reply, Request, Step
 from agent.paths import iteration_folder
 from agent.state import fold
 
@@ -185,10 +185,10 @@ class Asker:
         try:
             reply = provider.complete(request)
         except LLMError as error:
-            self._log_failure(step, error)
+            log_failure(self._journal, step, error)
             raise
         except BudgetExhausted as error:  # between two attempts
-            self._log_failure(step, LLMError("no-budget", str(error)))
+            log_failure(self._journal, step, LLMError("no-budget", str(error)))
             raise
         return self._keep(request, reply)
 
@@ -197,23 +197,6 @@ class Asker:
         self._save(request, reply)
         self._journal.append(ReplyReceived(key=step.name, iteration=step.iteration, purpose=step.purpose, reply=reply))
         return reply
-
-    def _log_failure(self, step: Step, error: LLMError) -> None:
-        # A missing recording stays missing; anything else is asked again when the run is resumed.
-        number = len(self._journal.all(RequestFailed))
-        key = step.name if error.kind == "no-recording" else f"{step.name}#{number}"
-        self._journal.append(
-            RequestFailed(
-                key=key,
-                step=step.name,
-                iteration=step.iteration,
-                purpose=step.purpose,
-                kind=error.kind,
-                message=str(error),
-                usd=error.spent.usd if error.spent else None,
-                usage=error.spent.usage if error.spent else Usage(),
-            )
-        )
 
     def _save(self, request: Request, reply: Reply) -> None:
         folder = iteration_folder(self._journal.folder, request.step.iteration) / "prompts"

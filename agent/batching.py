@@ -163,9 +163,8 @@ class Batching:
             if isinstance(answer, Reply):
                 replies[request.step.name] = received(request, answer)
             elif outcome not in ("abandoned", "lost"):
-                self._fail(
-                    request, answer or LLMError("unavailable", f"batch {outcome}{f': {reason}' if reason else ''}")
-                )
+                lost = LLMError("unavailable", f"batch {outcome}{f': {reason}' if reason else ''}")
+                log_failure(self._journal, request.step, answer or lost)
             # else it may be answered yet: the state counts it at the most it can cost
         self._end(sent, outcome, reason)
         try:
@@ -292,23 +291,26 @@ class Batching:
                 raise Interrupted("stopped while waiting for a batch")
             time.sleep(min(_NAP_S, left))
 
-    def _fail(self, request: Request, error: LLMError) -> None:
-        step, spent = request.step, error.spent
-        self._journal.append(
-            RequestFailed(
-                key=f"{step.name}#{len(self._journal.all(RequestFailed))}",
-                step=step.name,
-                iteration=step.iteration,
-                purpose=step.purpose,
-                kind=error.kind,
-                message=str(error),
-                usd=spent.usd if spent else None,
-                usage=spent.usage if spent else Usage(),
-            )
-        )
-
     def _end(self, sent: BatchSent, outcome: Outcome, reason: str) -> None:
         answered = sum(self._journal.find(ReplyReceived, name) is not None for name in sent.steps)
         self._journal.append(
             BatchEnded(key=sent.key, iteration=sent.iteration, outcome=outcome, answered=answered, reason=reason)
         )
+
+
+def log_failure(journal: Journal, step: Step, error: LLMError) -> None:
+    """Log a request that failed, and what it costs all the same."""
+    # A missing recording stays missing; anything else is asked again when the run is resumed.
+    number = len(journal.all(RequestFailed))
+    journal.append(
+        RequestFailed(
+            key=step.name if error.kind == "no-recording" else f"{step.name}#{number}",
+            step=step.name,
+            iteration=step.iteration,
+            purpose=step.purpose,
+            kind=error.kind,
+            message=str(error),
+            usd=error.spent.usd if error.spent else None,
+            usage=error.spent.usage if error.spent else Usage(),
+        )
+    )

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
 from agent.artefacts import write_json, write_text
 from agent.nightly.summary import NightSummary
 from agent.report import fmt
+from agent.templates import environment
 
 _STYLE = {
     "faster": "good",
@@ -29,15 +28,9 @@ def write_pages(summary: NightSummary, folder: Path) -> None:
     """
     write_json(folder / "index.json", summary)
     for name, escape in (("index.md", False), ("index.html", True)):
-        environment = Environment(
-            loader=PackageLoader("agent.nightly"),
-            undefined=StrictUndefined,
-            autoescape=escape,
-            trim_blocks=True,
-            lstrip_blocks=True,
-        )
-        environment.filters["line"] = fmt.one_line if escape else _in_table
-        page = environment.get_template(f"{name}.j2").render(
+        templates = environment("agent.nightly", autoescape=escape)
+        templates.filters["line"] = fmt.one_line if escape else _in_table
+        page = templates.get_template(f"{name}.j2").render(
             night=summary, title=title(summary), fmt=fmt, style=_STYLE, spent=_spent(summary)
         )
         write_text(folder / name, page)

@@ -6,10 +6,11 @@ import base64
 import hashlib
 from pathlib import Path
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup
 
 from agent.report.view import is_long
+from agent.templates import environment
 
 _SHORT_CELL, _LONGEST_WORD = 12, 40  # characters
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -55,16 +56,9 @@ def extent(cell: str) -> str:
 
 
 def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("agent.report"),
-        undefined=StrictUndefined,
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=_finalize,
-    )
-    environment.filters.update(tone=tone, extent=extent)
-    return environment
+    templates = environment("agent.report", autoescape=True, finalize=_finalize)
+    templates.filters.update(tone=tone, extent=extent)
+    return templates
 
 
 def _finalize(value: object) -> object:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 
 from agent.events import AnyEvent
 from agent.report.fmt import MISSING, one_line
 from agent.report.sections import build_report
 from agent.report.view import Table
 from agent.state import State
+from agent.templates import environment
 
 # What Markdown would obey. An underscore inside a word is left alone: method ids and identifiers are full of them.
 _SPECIAL = re.compile(r"[\\|<>*`]|\](?=[(\[])|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
@@ -30,16 +31,9 @@ def render_summary(state: State, events: Sequence[AnyEvent]) -> str:
 
 
 def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("agent.report"),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        finalize=_finalize,
-    )
-    environment.filters.update(row=_row, rule=_rule, code=_code)
-    return environment
+    templates = environment("agent.report", autoescape=False, finalize=_finalize, keep_trailing_newline=True)
+    templates.filters.update(row=_row, rule=_rule, code=_code)
+    return templates
 
 
 def _finalize(value: object) -> str:

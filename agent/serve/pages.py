@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from datetime import datetime, timezone
 from urllib.parse import quote
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from agent.report import fmt
 from agent.serve.catalog import Catalog, RunView
 from agent.serve.compare import Comparison
 from agent.state import State
+from agent.templates import environment
 
 _TONES = {
     "finished": "good",
@@ -32,14 +32,7 @@ class Pages:
     """Renders. Made once: templates are compiled when first used."""
 
     def __init__(self) -> None:
-        self._environment = Environment(
-            loader=PackageLoader("agent.serve"),
-            undefined=StrictUndefined,
-            autoescape=True,
-            trim_blocks=True,
-            lstrip_blocks=True,
-            finalize=_visible,
-        )
+        self._environment = environment("agent.serve", autoescape=True, finalize=_visible)
         self._environment.globals.update(
             fmt=fmt, spark=spark, tone=lambda word: _TONES.get(word, ""), path=quote, age=age_s, minute=minute
         )

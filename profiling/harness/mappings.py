@@ -44,7 +44,7 @@ class Mappings:
         maps = _maps(pid)
         if maps == self._seen:  # as after the last call, which was in order
             return None
-        found = (path for path in executable_files(pid) - self._known if _is_foreign(path) and not self._expects(path))
+        found = (path for path in _code_files(pid, maps) - self._known if _is_foreign(path) and not self._expects(path))
         library = min(found, default=None)
         self._seen = maps if library is None else b""
         return library
@@ -59,11 +59,15 @@ def _maps(pid: int) -> bytes:
 
 def executable_files(pid: int) -> frozenset[str]:
     """Files that a process has mapped as code beside its own program; none where the kernel hides them from us."""
+    return _code_files(pid, _maps(pid))
+
+
+def _code_files(pid: int, maps: bytes) -> frozenset[str]:
     try:
-        lines = Path(f"/proc/{pid}/maps").read_text(encoding="utf-8", errors="replace").splitlines()
         program = os.readlink(f"/proc/{pid}/exe")
     except OSError:
         return frozenset()
+    lines = maps.decode(errors="replace").splitlines()
     fields = [line.split(None, 5) for line in lines]
     return frozenset(f[5] for f in fields if len(f) == 6 and "x" in f[1] and f[5].startswith("/")) - {program}
 

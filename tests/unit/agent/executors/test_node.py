@@ -54,7 +54,7 @@ def test_a_build_there_is_the_build_here(bench: Bench, there: Path, tmp_path: Pa
     [
         ("broken", BROKEN, "build"),
         ("other", f"{HEAD.replace('int N', 'long N')} {{ y[0] = 0; }}\n", "signature"),
-        ("spy", f'#include "/work/secret.h"\n{HEAD} {{}}\n', "build"),
+        ("spy", f'#include "/srv/secret.h"\n{HEAD} {{}}\n', "build"),
     ],
 )
 def test_a_kernel_that_is_wrong_there_is_a_value(
