@@ -252,6 +252,8 @@ class Comparison:
         delta_ms: median of paired time_a - time_b; `delta_low_ms`, `delta_high_ms` its 95% interval, made alike.
         log_ratios: per worker pair, the log-ratio of each block, by the worker's clock.
         disturbed: blocks that were dropped since heat or the power brake slowed the GPU in them, or it was shared.
+        batch: calls of a batch, where `speedup`, `low` and `high` are those of batches of short calls; 1 where they are
+            of single calls, as everything else is.
 
     Both kernels were right in every timed call; where one was not, a comparison is a `Rejected` instead.
     """
@@ -266,6 +268,7 @@ class Comparison:
     delta_high_ms: float
     log_ratios: tuple[tuple[float, ...], ...]
     disturbed: int = 0
+    batch: int = 1
     kind: Literal["comparison"] = "comparison"
 
 

@@ -207,7 +207,8 @@ def _unclaimed(figure: str, line: str, improved: bool | None) -> Verdict:
 def _grounds(final: Comparison) -> str:
     """What the headline's interval was made of."""
     pairs, blocks = len(final.log_ratios), sum(map(len, final.log_ratios))
-    return f"Compared side by side at the end: {pairs} fresh pairs of processes, {blocks} blocks"
+    each = f", the gain by batches of {final.batch} calls" if final.batch > 1 else ""
+    return f"Compared side by side at the end: {pairs} fresh pairs of processes, {blocks} blocks{each}"
 
 
 def cautions(state: State, events: Sequence[AnyEvent]) -> tuple[str, ...]:

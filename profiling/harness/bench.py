@@ -252,7 +252,8 @@ class Bench:
             draws: one per call, with the inputs it makes.
             labels: what each call is called in a reason.
             cold: flush the calls' buffers from the caches first.
-            led: on a GPU, keep what launching costs the host out of the time.
+            led: on a GPU, keep what launching costs the host out of the time; several calls are one batch then, of
+                which each has an equal share.
 
         Raises:
             CandidateFailure: a crash, a limit, or damage to inputs or guards.
@@ -272,7 +273,7 @@ class Bench:
             taken.extend(self._arena.outputs(slot, homes[slot]) for slot in range(count))
             self._rig.device.settle()
 
-        alone = self._rig.device.one_by_one and led  # what batches say is the slope, and taking many home would blur it
+        alone = self._rig.device.one_by_one and led and count == 1  # taking many home would blur what a batch says
         reply = self._worker.run(0, count, _span(labels), lead_us, flush=cold and led, take=take if alone else None)
         if not alone:
             take()

@@ -23,6 +23,8 @@ from profiling.types import TaskError
 _BLOCK_NS = 1_000_000
 _MIN_BLOCKS = 5
 _FEW_BLOCKS, _SETTLED_ERROR = 10, 0.002
+_SHORT_NS = 50_000  # on a GPU, where one call varies by a microsecond or two: shorter ones are timed in batches too
+_BATCH_BLOCKS = 4
 
 Workers = dict[int, Bench]
 """By kernel."""
@@ -87,15 +89,16 @@ class Interleaver:
                         for kernel in sitting.live():
                             with sitting.blaming(kernel, workers[kernel]):
                                 workers[kernel].ready()  # before anything is timed
-                kept = self._round(started.pop(), sitting, rng, batched=number == 0)
+                kept = self._round(started.pop(), sitting, rng, first=number == 0)
                 self._judge(kept, sitting)
                 if not sitting.live():
                     break
         finally:
             _close(started)
-        n = max((r.n for rounds in sitting.batches.values() for r in rounds), default=1)
+        n = max((r.n for rounds in sitting.slopes.values() for r in rounds), default=1)
         empty = self.timer.empty(sitting.per_frame, n) if sitting.live() else None
-        return tuple(sitting.compared(pair, empty) for pair in pairs)
+        batched = self.timer.empty(sitting.batch or 1, n) if any(sitting.batched) and sitting.live() else None
+        return tuple(sitting.compared(pair, empty, batched) for pair in pairs)
 
     def _start(self, kernels: Mapping[int, Path], wanted: int) -> list[Workers]:
         """Sets of workers that start side by side: on a GPU that takes longest, and they wait there without a core."""
@@ -111,11 +114,10 @@ class Interleaver:
             raise
         return sets
 
-    def _round(self, workers: Workers, sitting: Sitting, rng: random.Random, *, batched: bool) -> Kept:
+    def _round(self, workers: Workers, sitting: Sitting, rng: random.Random, *, first: bool) -> Kept:
         """What one set of workers has to say: blocks and, where frames are too short for the outside clock, batches."""
         start = time.monotonic()
         kept: Kept = {kernel: [] for kernel in workers}
-        sitting.rounds.append([])
         entered = ExitStack()
         entered.callback(_close, [workers])
         with entered:
@@ -136,31 +138,50 @@ class Interleaver:
             slots = min(workers[kernel].slots for kernel in sitting.live())
             fastest = min(call_ns[kernel] for kernel in sitting.live())
             sitting.per_frame = self.timer.per_frame(_BLOCK_NS, fastest, slots)
-            if self.timer.rig.device.one_by_one and batched:
+            sitting.rounds.append([])
+            sitting.batched.append([])
+            if self.timer.rig.device.one_by_one and first:
                 n = self.timer.batch_calls(fastest, slots)
                 for kernel in sitting.live():
                     with sitting.blaming(kernel, workers[kernel]):
-                        sitting.batches[kernel] = self.timer.batches(sides[kernel], n)
+                        sitting.slopes[kernel] = self.timer.batches(sides[kernel], n)
+            self._short(sides, sitting, rng, slots)
             while sitting.live() and not self._enough(sitting, start, sides):
-                self._block(sides, sitting, rng)
+                sitting.rounds[-1].append(self._block(sides, sitting, rng, sitting.per_frame))
             for bench in workers.values():
                 bench.doom()
         return kept
 
-    def _block(self, sides: Mapping[int, Calls], sitting: Sitting, rng: random.Random) -> None:
-        """Each kernel twice, in a random order and back, equal inputs for all each time."""
+    def _short(self, sides: Mapping[int, Calls], sitting: Sitting, rng: random.Random, slots: int) -> None:
+        """Blocks of batches, where the fastest kernel is a short one on a GPU: as many calls in each set of workers."""
+        if not self.timer.rig.device.one_by_one:
+            return
+        if sitting.batch is None:
+            block = self._block(sides, sitting, rng, sitting.per_frame)
+            sitting.rounds[-1].append(block)
+            fastest = min((min(f.own_ns) for halves in block.values() for f in halves), default=_SHORT_NS)
+            sitting.batch = self.timer.batch_of(fastest, slots) if fastest < _SHORT_NS else 1
+        while sitting.batch > 1 and sitting.live() and len(sitting.batched[-1]) < _BATCH_BLOCKS:
+            if 2 * sum(s.kept_bytes for s in sides.values()) > self.timer.rig.device.kept_bytes:
+                return
+            sitting.batched[-1].append(self._block(sides, sitting, rng, sitting.batch))
+
+    def _block(
+        self, sides: Mapping[int, Calls], sitting: Sitting, rng: random.Random, calls: int
+    ) -> dict[int, tuple[FrameTimes, FrameTimes]]:
+        """Each kernel twice, in a random order and back, equal inputs for all each time; their frames of `calls`."""
         cold = self.timer.settings.l2 == "cold"
         order = sitting.live()
         rng.shuffle(order)
         times: dict[int, list[FrameTimes]] = {kernel: [] for kernel in order}
         for turn in (order, order[::-1]):
-            drawn = sides[turn[0]].draw(sitting.per_frame)
+            drawn = sides[turn[0]].draw(calls)
             for kernel in turn:
                 if kernel not in sitting.failures:
                     with sitting.blaming(kernel, sides[kernel].bench):
                         frame = sides[kernel].run_drawn(drawn, "timed call", cold=cold, led=True)
                         times[kernel].append(frame_times(frame))
-        sitting.rounds[-1].append({kernel: (t[0], t[1]) for kernel, t in times.items() if len(t) == 2})
+        return {kernel: (t[0], t[1]) for kernel, t in times.items() if len(t) == 2}
 
     def _enough(self, sitting: Sitting, start: float, sides: Mapping[int, Calls]) -> bool:
         """Whether a set of workers has run its share."""
@@ -208,15 +229,19 @@ class Sitting:
         pairs: which kernels are compared.
         failures: why a kernel is out.
         rounds: by set of workers and block, both frames of each kernel.
-        batches: of each kernel, for the outside clock.
+        slopes: batches of each kernel, for the outside clock.
         per_frame: calls of one frame.
+        batched: as `rounds`, each frame a batch of `batch` calls; empty where calls are not short.
+        batch: None until a call's time is known; 1 where it is not short.
     """
 
     pairs: Sequence[tuple[int, int]]
     failures: dict[int, str] = field(default_factory=dict)
     rounds: list[list[dict[int, tuple[FrameTimes, FrameTimes]]]] = field(default_factory=list)
-    batches: dict[int, tuple[Round, ...]] = field(default_factory=dict)
+    slopes: dict[int, tuple[Round, ...]] = field(default_factory=dict)
     per_frame: int = 1
+    batched: list[list[dict[int, tuple[FrameTimes, FrameTimes]]]] = field(default_factory=list)
+    batch: int | None = None
 
     def live(self) -> list[int]:
         """The kernels that something can still be said of: neither they nor what they are compared with has failed."""
@@ -235,14 +260,24 @@ class Sitting:
         """Whether more blocks of this set of workers would say little of any pair: a GPU is quiet."""
         return all(_settled(self._blocks(pair, self.rounds[-1])) for pair in self.pairs if self._holds(pair))
 
-    def compared(self, pair: tuple[int, int], empty: Times | None) -> Compared:
+    def compared(self, pair: tuple[int, int], empty: Times | None, batched_empty: Times | None = None) -> Compared:
         """What was found of a pair."""
         for name, kernel in zip("ab", pair, strict=True):
             if kernel in self.failures:
                 return Compared(pairs=(), empty=None, failure=f"{name}: {self.failures[kernel]}")
-        a, b = (self.batches.get(kernel, ()) for kernel in pair)
-        rounds = [tuple(self._blocks(pair, found)) for found in self.rounds]
-        return Compared(pairs=tuple(x for x in rounds if x), rounds=(a, b), empty=empty, failure=None)
+        a, b = (self.slopes.get(kernel, ()) for kernel in pair)
+        pairs, batched = (
+            tuple(blocks for found in rounds if (blocks := tuple(self._blocks(pair, found))))
+            for rounds in (self.rounds, self.batched)
+        )
+        return Compared(
+            pairs=pairs,
+            rounds=(a, b),
+            batched=batched if len(batched) == len(pairs) else (),  # of some workers alone it would say less
+            batched_empty=batched_empty,
+            empty=empty,
+            failure=None,
+        )
 
     def _holds(self, pair: tuple[int, int]) -> bool:
         return not self.failures.keys() & set(pair)

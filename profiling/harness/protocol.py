@@ -57,7 +57,10 @@ def load_frame(token: int) -> bytes:
 
 
 def run_frame(token: int, first: int, count: int, lead_us: int = 0, *, flush: bool = False) -> bytes:
-    """Ask for calls on slots [first, first + count); on a GPU with a lead, that ends by flushing the L2 (gpu.h)."""
+    """Ask for calls on slots [first, first + count); on a GPU with a lead, that ends by flushing the L2 (gpu.h).
+
+    Calls behind one lead are timed together, and each has an equal share.
+    """
     return HEAD.pack(MAGIC, RUN, token) + struct.pack("=4I", first, count, lead_us, flush)
 
 

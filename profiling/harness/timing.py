@@ -22,7 +22,9 @@ _FRAME_NS = 400_000  # calls are put together until a frame is well above what w
 _ROUND_NS = 500_000
 _ROUNDS = 5
 _ROUND_CALLS = 64
+_BATCH_NS = 200_000  # what ends a batch on a GPU varies by a microsecond or two
 _EMPTY_FRAMES = 15
+_WARM_NS, _WARM_CALLS = 2_000_000, 16  # of an exchange that warms up
 _WARM_WALL = 4.0  # a warm-up of `warmup_ms` takes at most this many times as long by the wall clock
 
 
@@ -93,7 +95,8 @@ class Timer:
         frame = calls.run(1, "warm-up call", cold=False, keep=False)
         spent = frame.own_ns
         call_ns = float(spent)
-        count = _calls_for(_FRAME_NS, call_ns, calls.bench.slots)
+        slots = calls.bench.slots
+        count = max(_calls_for(_FRAME_NS, call_ns, slots), _calls_for(_WARM_NS, call_ns, min(_WARM_CALLS, slots)))
         if count > 1:
             calls.run(count, "warm-up call", cold=False, keep=False)
         while spent < warm_ms * 1e6 and time.monotonic() < end:
@@ -123,6 +126,11 @@ class Timer:
     def batch_calls(call_ns: float, slots: int) -> int:
         """How many calls the smaller batch of a round has."""
         return _calls_for(_ROUND_NS, call_ns, min(_ROUND_CALLS, slots // 2))
+
+    @staticmethod
+    def batch_of(call_ns: float, slots: int) -> int:
+        """How many calls of so short a kernel are timed together on a GPU."""
+        return _calls_for(_BATCH_NS, call_ns, min(_ROUND_CALLS, slots))
 
     def _sample(self, calls: Calls, per_frame: int, frames: list[FrameTimes], start: float) -> bool:
         """Sample into `frames`; False when what we keep grew too big, and another worker has to go on."""

@@ -34,7 +34,7 @@ class GpuError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """One call in nanoseconds: until the whole device was idle, and until its default stream was."""
+    """Calls in nanoseconds: until the whole device was idle, and until its default stream was."""
 
     synced: int
     event: int
@@ -49,7 +49,7 @@ class Native:
 
     def __init__(self, library: Path) -> None:
         self._library = found = ctypes.CDLL(str(library))
-        for name in ("gpu_open", "gpu_stage", "gpu_open_alone", "gpu_place", "gpu_call", "gpu_profiled_call"):
+        for name in ("gpu_open", "gpu_stage", "gpu_open_alone", "gpu_place", "gpu_calls", "gpu_profiled_call"):
             getattr(found, name).restype = ctypes.c_char_p
         found.walls_enter_namespaces.restype = ctypes.c_uint64
         for name in ("walls_private_tree", "walls_drop_privileges", "walls_filter_system_calls"):
@@ -94,25 +94,31 @@ class Native:
             addresses.append(address.value)
         return addresses
 
-    def timed(self, solve: Callable[[], None]) -> Callable[[int, bool], Timed]:
-        """A function that calls `solve`, which must not raise, by the native clock. It raises GpuError.
+    def timed(self, solves: Sequence[Callable[[], None]], lead_us: int, flush: bool) -> Timed:
+        """Call each of `solves`, which must not raise, one behind the other, by the native clock. Raises GpuError.
 
-        Its arguments are those of a run frame: how long the GPU is held before, and whether the L2 is flushed.
+        `lead_us` and `flush` are those of a run frame: how long the GPU is held before, and whether L2 is flushed.
         """
-        called = _called(solve)
 
-        def call(lead_us: int, flush: bool) -> Timed:
-            code, times = ctypes.c_int64(), _Times()
-            how = (ctypes.c_uint32(lead_us), ctypes.c_uint32(flush))
-            _check(self._library.gpu_call(called, None, *how, ctypes.byref(code), ctypes.byref(times)))
-            return Timed(times.synced, times.event)
+        def solve(place: int | None) -> int:
+            solves[place or 0]()
+            return 0
 
-        return call
+        count = len(solves)
+        places, codes = (ctypes.c_void_p * count)(*range(count)), (ctypes.c_int64 * count)()
+        how, times = (ctypes.c_uint32(count), ctypes.c_uint32(lead_us), ctypes.c_uint32(flush)), _Times()
+        _check(self._library.gpu_calls(_Solve(solve), places, *how, codes, ctypes.byref(times)))
+        return Timed(times.synced, times.event)
 
     def profiled(self, solve: Callable[[], None]) -> None:
         """Call `solve`, which must not raise, between the marks that a profiler waits for. Raises GpuError."""
+
+        def solve_returning(_: int | None) -> int:
+            solve()
+            return 0
+
         code = ctypes.c_int64()
-        _check(self._library.gpu_profiled_call(_called(solve), None, ctypes.byref(code)))
+        _check(self._library.gpu_profiled_call(_Solve(solve_returning), None, ctypes.byref(code)))
 
     def enter_namespaces(self) -> int:
         """Before forking: the layers that stand."""
@@ -134,14 +140,6 @@ class Native:
         if self._library.walls_filter_system_calls(bool(layers & PID)):
             layers |= SECCOMP
         return layers
-
-
-def _called(solve: Callable[[], None]) -> Callable[..., int]:
-    def solve_returning(_: int) -> int:
-        solve()
-        return 0
-
-    return _Solve(solve_returning)
 
 
 def _check(message: bytes | None) -> None:

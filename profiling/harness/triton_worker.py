@@ -11,7 +11,7 @@ import os
 import socket
 import struct
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -122,20 +122,29 @@ class _Worker:
         self._serve(kernel, base, bound)
 
     def _serve(self, kernel: Kernel, base: int, bound: Sequence[Mapping[str, object]]) -> None:
-        calls = [self._parts.timed(kernel.calls(keywords)) for keywords in bound]
+        solves = [kernel.calls(keywords) for keywords in bound]
         while frame := self._channel.recv(protocol.MAX_FRAME):
             if protocol.HEAD.unpack_from(frame)[:2] == (protocol.MAGIC, protocol.SETUP):
-                calls = [self._parts.timed(kernel.calls(keywords)) for keywords in bind(Setup.parse(frame), base)]
+                solves = [kernel.calls(keywords) for keywords in bind(Setup.parse(frame), base)]
                 continue
             magic, kind, token, first, count, lead_us, flush = _RUN.unpack(frame)
-            if (magic, kind) != (protocol.MAGIC, protocol.RUN) or first + count > len(calls):
+            if (magic, kind) != (protocol.MAGIC, protocol.RUN) or first + count > len(solves):
                 raise ValueError("not a run frame")
             try:
-                times = [call(lead_us, bool(flush)) for call in calls[first : first + count]]
+                calls = self._run(solves[first : first + count], lead_us, flush)
             except GpuError as error:
                 print(error, file=sys.stderr, flush=True)
                 native.exit_now(native.FAULTED)
             if self._given.choices is not None:
                 os.pwrite(self._given.choices, json.dumps(kernel.autotuning.chosen()).encode(), 0)
             head = protocol.HEAD.pack(protocol.MAGIC, protocol.DONE, token) + struct.pack("=Q", count)
-            self._channel.send(head + b"".join(protocol.CALL.pack(time.synced, 0, time.event) for time in times))
+            self._channel.send(head + calls)
+
+    def _run(self, solves: Sequence[Callable[[], None]], lead_us: int, flush: int) -> bytes:
+        """Times of calls. Those behind one lead are one batch, of which each has an equal share."""
+        together = len(solves) if lead_us else 1
+        times = [
+            self._parts.timed(solves[at : at + together], lead_us, bool(flush))
+            for at in range(0, len(solves), together)
+        ]
+        return b"".join(protocol.CALL.pack(t.synced // together, 0, t.event // together) * together for t in times)

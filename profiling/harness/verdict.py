@@ -59,7 +59,7 @@ def _failure_reason(check: CaseCheck, timed: Mapping[str, int]) -> str:
 
 def timing_of(times: Times, empty: Times, settings: MeasureSettings) -> Timing:
     """Milliseconds per call, less an empty `solve`."""
-    overhead = median([ns for f in empty.frames for ns in f.own_ns])
+    overhead = _overhead_ns(empty)
     cool = [f for f in times.frames if not _disturbed([f])] or times.frames
     kept = _calm_frames(cool)
     samples = tuple(max(0.0, ns - overhead) / 1e6 for f in kept for ns in f.own_ns)
@@ -170,6 +170,8 @@ def comparison(found: Compared, rng: random.Random) -> Comparison | Rejected:
     """Gain and interval of two kernels; a wrong one is rejected at `verify`, doubtful clocks at `time`.
 
     Each clock gives an interval of its own, and what is reported spans both: a gain is one by either clock or none.
+    The gain of short kernels on a GPU is that of batches, where single calls do not contradict them; milliseconds are
+    those of single calls.
     """
     if found.failure is not None or found.empty is None or not found.pairs:
         return Rejected("verify", found.failure or "nothing was compared")
@@ -179,9 +181,9 @@ def comparison(found: Compared, rng: random.Random) -> Comparison | Rejected:
         doubt = _frame_doubt(frames, found.empty) or _batch_doubt(rounds, found.empty)
         if doubt is not None:
             return Rejected("time", f"{name}: {doubt}")
-    overhead = median([float(ns) for f in found.empty.frames for ns in f.own_ns])
+    overhead = _overhead_ns(found.empty)
     waking, _ = _waking_ns(found.empty)
-    cool = [[x for x in pair if not _disturbed([*x.a, *x.b])] for pair in found.pairs]
+    cool = _cool(found.pairs)
     disturbed = len(blocks) - sum(map(len, cool))
     if not all(cool) or 2 * disturbed > len(blocks):
         return Rejected(
@@ -197,9 +199,15 @@ def comparison(found: Compared, rng: random.Random) -> Comparison | Rejected:
         if doubt is not None:
             return Rejected("time", doubt)
     low, high = _span(own.ratios, outside.ratios, rng)
+    middle, batch = _middle(own.ratios), 1
+    sharper = _batched(found)
+    if sharper is not None:
+        batch_low, batch_high = bootstrap_interval(sharper, rng)
+        if batch_low <= high + _GAIN_APART and batch_high >= low - _GAIN_APART:
+            middle, low, high, batch = _middle(sharper), batch_low, batch_high, len(found.batched[0][0].a[0].own_ns)
     delta_low, delta_high = _span(own.deltas, outside.deltas, rng)
     return Comparison(
-        speedup=math.exp(_middle(own.ratios)),
+        speedup=math.exp(middle),
         low=math.exp(low),
         high=math.exp(high),
         a_ms=median([_call_ns(x.a, overhead) for pair in pairs for x in pair]) / 1e6,
@@ -209,7 +217,37 @@ def comparison(found: Compared, rng: random.Random) -> Comparison | Rejected:
         delta_high_ms=delta_high,
         log_ratios=tuple(tuple(pair) for pair in own.ratios),
         disturbed=disturbed,
+        batch=batch,
     )
+
+
+def _batched(found: Compared) -> Sequence[Sequence[float]] | None:
+    """Log-ratios by batches of short calls, where there are any that can be believed.
+
+    A batch is no proof by itself: a kernel could do in its first call what the others ask for, or leave work that the
+    next call runs beside. So what one call shows has to agree; where it does not, it decides alone.
+    """
+    if found.batched_empty is None or not found.batched:
+        return None
+    for half in ("a", "b"):
+        frames = [f for pair in found.batched for x in pair for f in (x.a if half == "a" else x.b)]
+        if _frame_doubt(frames, found.batched_empty):
+            return None
+    cool = _cool(found.batched)
+    if not all(cool):
+        return None
+    overhead = _overhead_ns(found.batched_empty)
+    return _Gains.of([_calm_blocks(pair) for pair in cool], lambda frames: _call_ns(frames, overhead)).ratios
+
+
+def _cool(pairs: Sequence[Sequence[Block]]) -> list[list[Block]]:
+    """The blocks in which neither heat nor company slowed the GPU."""
+    return [[x for x in pair if not _disturbed([*x.a, *x.b])] for pair in pairs]
+
+
+def _overhead_ns(empty: Times) -> float:
+    """Nanoseconds of one call of an empty `solve`."""
+    return median([float(ns) for f in empty.frames for ns in f.own_ns])
 
 
 @dataclass(frozen=True, slots=True)

@@ -191,11 +191,14 @@ class Block(_Message):
 class Compared(_Message):
     """Raw evidence on two kernels: blocks by worker pair; `failure` says which kernel failed, and how.
 
-    `rounds` are batches of a and of b for the outside clock, where a frame holds one call alone; else empty.
+    `rounds` are batches of a and of b for the outside clock, where a frame holds one call alone; else empty. `batched`
+    are blocks whose frames are batches, where calls are short; `batched_empty` is an empty `solve` in such frames.
     """
 
     pairs: tuple[tuple[Block, ...], ...]
     rounds: tuple[tuple[Round, ...], tuple[Round, ...]] = ((), ())
+    batched: tuple[tuple[Block, ...], ...] = ()
+    batched_empty: Times | None = None
     empty: Times | None
     failure: str | None
 

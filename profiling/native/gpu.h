@@ -11,8 +11,9 @@ struct GpuArena {
     uint64_t bytes;     // its size
 };
 
-// One call by the device's clock, nanoseconds. `synced` runs from before the call to after a device-wide synchronisation, so
-// work on other streams counts; `event` ends where the default stream ended.
+// Calls by the device's clock, nanoseconds. `synced` runs from before the first to after a device-wide synchronisation, so
+// work on other streams counts; `event` ends where the default stream ended, or as `synced` does where that was no later
+// than `solve`.
 struct GpuTimes {
     int64_t synced, event;
 };
@@ -26,14 +27,16 @@ const char* gpu_stage(const char* uuid, const void* data, uint64_t bytes, uint64
 const char* gpu_open_alone(const char* uuid);
 // Allocates `bytes`, filled from `data` unless that is null.
 const char* gpu_place(const void* data, uint64_t bytes, uint64_t* address);
-// Calls `solve(context)` once, the device idle before and after it, persisting L2 lines reset.
+// Calls `solve(contexts[i])` for each i below `count`, one behind the other, the device idle before the first and after the
+// last, persisting L2 lines reset.
 //
 // With `lead_us` the clock starts as a kernel of our own ends that holds every thread of every SM for at least as long,
-// so that what launching costs the host is not billed, and nothing that `solve` starts can run before the clock does.
-// With `flush` that kernel ends by reading several times the L2: what a copy engine may have fetched meanwhile is gone.
-const char* gpu_call(int64_t (*solve)(void*), void* context, uint32_t lead_us, uint32_t flush, int64_t* code,
-                     struct GpuTimes* times);
-// The same between cuProfilerStart and cuProfilerStop, untimed.
+// times `count`, so that what launching costs the host is not billed, and nothing that `solve` starts can run before the
+// clock does. With `flush` that kernel ends by reading several times the L2: what a copy engine may have fetched meanwhile
+// is gone.
+const char* gpu_calls(int64_t (*solve)(void*), void* const* contexts, uint32_t count, uint32_t lead_us, uint32_t flush,
+                      int64_t* codes, struct GpuTimes* times);
+// One call between cuProfilerStart and cuProfilerStop, untimed, the device idle before and after it.
 const char* gpu_profiled_call(int64_t (*solve)(void*), void* context, int64_t* code);
 // Launches a kernel of our own between cuProfilerStart and cuProfilerStop: can its counters be read?
 const char* gpu_probe(const char* uuid);

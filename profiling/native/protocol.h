@@ -56,7 +56,7 @@ struct Loaded {
     char text[1024];
 };
 
-// `lead_us` and `flush` are for a GPU: see gpu_call in gpu.h.
+// `lead_us` and `flush` are for a GPU: see gpu_calls in gpu.h.
 struct Run {
     Head head;
     uint32_t first;

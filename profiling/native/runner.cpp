@@ -121,15 +121,23 @@ void open_memory(int fd) {
     }
 }
 
-wire::Call call_slot(uint32_t slot, const wire::Run& how) {
-    Bound bound = bind_slot(slot_address(slot));
-    wire::Call call = {};
-    GpuTimes times = {};
-    const char* why = gpu_call(solve_bound, &bound, how.lead_us, how.flush, &call.code, &times);
-    if (why) faulted(why);
-    call.nanoseconds = times.synced;
-    call.event_nanoseconds = times.event;
-    return call;
+// Calls behind one lead are one batch, of which each has an equal share.
+void call_slots(const wire::Run& how, wire::Call* calls) {
+    static Bound bounds[wire::kMaxSlots];
+    static void* contexts[wire::kMaxSlots];
+    static int64_t codes[wire::kMaxSlots];
+    for (uint32_t i = 0; i < how.count; i++) {
+        bounds[i] = bind_slot(slot_address(how.first + i));
+        contexts[i] = &bounds[i];
+    }
+    const uint32_t together = how.lead_us > 0 ? how.count : 1;
+    for (uint32_t at = 0; at < how.count; at += together) {
+        GpuTimes times = {};
+        const char* why = gpu_calls(solve_bound, contexts + at, together, how.lead_us, how.flush, codes + at, &times);
+        if (why) faulted(why);
+        for (uint32_t i = at; i < at + together; i++)
+            calls[i] = {times.synced / together, codes[i], times.event / together};
+    }
 }
 
 #else
@@ -188,12 +196,16 @@ int64_t nanoseconds() {
     return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
 }
 
-wire::Call call_slot(uint32_t slot, const wire::Run&) {
+wire::Call call_slot(uint32_t slot) {
     Bound bound = bind_slot(slot_address(slot));
     int64_t start = nanoseconds();
     int64_t code = solve_bound(&bound);
     int64_t taken = nanoseconds() - start;
     return {taken, code, taken};
+}
+
+void call_slots(const wire::Run& how, wire::Call* calls) {
+    for (uint32_t i = 0; i < how.count; i++) calls[i] = call_slot(how.first + i);
 }
 
 #endif
@@ -240,7 +252,7 @@ void serve_calls(int channel) {
         }
 #endif
         if (run.head.kind != wire::kRun || run.first + run.count > task.setup.slots) _exit(kBroken);
-        for (uint32_t i = 0; i < run.count; i++) reply.calls[i] = call_slot(run.first + i, run);
+        call_slots(run, reply.calls);
         reply.done = {{wire::kMagic, wire::kDone, run.head.token}, run.count};
         send_frame(channel, reply, sizeof reply.done + run.count * sizeof(wire::Call));
     }
@@ -464,7 +476,7 @@ int call() {
         fprintf(stderr, "%s\n", why);
         return 1;
     }
-    const int code = call_slot(0, {}).code == 0 ? 0 : 1;
+    const int code = call_slot(0).code == 0 ? 0 : 1;
     if (task.setup.apart) _exit(code);  // as a worker ends: a pool of threads that is still there is no fault
     return code;
 }

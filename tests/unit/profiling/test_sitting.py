@@ -10,7 +10,7 @@ import pytest
 from profiling.harness.bench import Bench
 from profiling.harness.interleaving import Sitting
 from profiling.harness.verdict import comparison
-from profiling.harness.wire import FrameTimes, Round, Times
+from profiling.harness.wire import Compared, FrameTimes, Round, Times
 from profiling.harness.worker import CandidateFailure
 from profiling.types import Comparison
 
@@ -68,7 +68,7 @@ def test_what_is_no_failure_of_the_kernel_is_not_blamed_on_it() -> None:
 def test_each_pair_has_its_own_gain_and_loses_only_blocks_that_lack_one_of_it() -> None:
     """The best kernel is twice as slow as the champion, and as fast as the champion without any method."""
     sitting = Sitting(PAIRS)
-    sitting.batches = {
+    sitting.slopes = {
         k: (Round(n=4, own_n=400_000, outside_n=400_000, own_2n=800_000, outside_2n=800_000),) * 5 for k in range(4)
     }
     times = {BASE: 200_000, CHAMPION: 100_000, WITHOUT: 130_000, ALL_OFF: 200_000}
@@ -102,7 +102,7 @@ def test_a_noisy_pair_keeps_the_sitting_going() -> None:
 def test_the_controller_reads_such_a_pair() -> None:
     sitting = Sitting(((0, 1),))
     own = [200_000, 100_000]
-    sitting.batches = {
+    sitting.slopes = {
         k: (Round(n=4, own_n=4 * ns, outside_n=4 * ns, own_2n=8 * ns, outside_2n=8 * ns),) * 5
         for k, ns in enumerate(own)
     }
@@ -113,3 +113,55 @@ def test_the_controller_reads_such_a_pair() -> None:
     found = comparison(sitting.compared((0, 1), empty), random.Random(1))
     assert isinstance(found, Comparison), found
     assert found.speedup == pytest.approx(2.0, rel=0.01)
+
+
+def batch(ns: int) -> FrameTimes:
+    return FrameTimes(own_ns=(ns,) * 16, outside_ns=16 * ns + 20_000)
+
+
+def slopes(ns: int) -> tuple[Round, ...]:
+    return (Round(n=4, own_n=4 * ns, outside_n=4 * ns, own_2n=8 * ns, outside_2n=8 * ns),) * 5
+
+
+def short(batch_b: int) -> Compared:
+    """Two kernels of 8 and 7 us, single calls of which vary by a microsecond; b's batches take `batch_b` a call."""
+    rng = random.Random(3)
+    sitting = Sitting(((0, 1),))
+    own = [8_000, 7_000]
+    sitting.slopes = {k: slopes(ns) for k, ns in enumerate(own)}
+    for _ in range(3):
+        single = [{k: frames(ns + rng.randrange(-900, 900)) for k, ns in enumerate(own)} for _ in range(12)]
+        sitting.rounds.append(single)
+        together = [{k: (batch(ns + step),) * 2 for k, ns in enumerate((8_000, batch_b))} for step in range(4)]
+        sitting.batched.append(together)
+    empty = Times(frames=frames(1) * 5, rounds=slopes(0))
+    batched = Times(frames=(batch(1),) * 5, rounds=slopes(0))
+    return sitting.compared((0, 1), empty, batched)
+
+
+def test_batches_sharpen_what_single_calls_of_a_short_kernel_show() -> None:
+    found = comparison(short(7_000), random.Random(1))
+    assert isinstance(found, Comparison), found
+    assert found.batch == 16
+    assert found.low < 8 / 7 < found.high
+    assert found.high - found.low < 0.01
+    assert found.delta_ms == pytest.approx(0.001, rel=0.3)
+    alone = comparison(short(7_000).model_copy(update={"batched": ()}), random.Random(1))
+    assert isinstance(alone, Comparison), alone
+    assert alone.batch == 1
+    assert alone.high - alone.low > 0.05
+
+
+def test_a_kernel_whose_calls_help_each_other_in_a_batch_gains_nothing_by_it() -> None:
+    """In a batch its first call does the work of sixteen, say: one call alone is as long as it ever was."""
+    found = comparison(short(1_500), random.Random(1))
+    assert isinstance(found, Comparison), found
+    assert found.batch == 1
+    assert found.speedup == pytest.approx(8 / 7, rel=0.05)
+
+
+def test_batches_that_not_all_workers_made_are_not_used() -> None:
+    sitting = Sitting(((0, 1),))
+    sitting.rounds = [[{0: frames(8_000), 1: frames(7_000)}] * 5] * 3
+    sitting.batched = [[{0: frames(8_000), 1: frames(7_000)}], [], []]
+    assert sitting.compared((0, 1), None).batched == ()
