@@ -1,0 +1,2 @@
+#include "short.cuh"
+extern "C" void solve(const float* x, float* y, int n) { scaled(x, y, n); }
