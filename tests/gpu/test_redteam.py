@@ -12,7 +12,9 @@ from profiling.redteam.cases import Case, find_cases
 
 pytestmark = pytest.mark.gpu
 
-_CASES = {f"{c.backend}/{c.name}": c for backend in ("cuda", "cutlass", "triton") for c in find_cases(backend)}
+_BACKENDS = ("cuda", "cutlass", "triton")
+_CASES = {f"{c.backend}/{c.name}": c for backend in _BACKENDS for c in find_cases(backend)}
+_NAMES = [pytest.param(name, marks=pytest.mark.xdist_group(case.backend)) for name, case in _CASES.items()]
 _played: dict[str, Played] = {}
 
 
@@ -25,7 +27,7 @@ def played(case: Case) -> Played:
     return _played[name]
 
 
-@pytest.mark.parametrize("name", _CASES)
+@pytest.mark.parametrize("name", _NAMES)
 def test_a_cheat_is_rejected_for_its_reason(name: str) -> None:
     found = played(_CASES[name])
     if found.cheat.verdict == "skipped":
@@ -35,6 +37,6 @@ def test_a_cheat_is_rejected_for_its_reason(name: str) -> None:
     assert found.as_expected, found.cheat
 
 
-@pytest.mark.parametrize("name", _CASES)
+@pytest.mark.parametrize("name", _NAMES)
 def test_its_honest_twin_is_accepted(name: str) -> None:
     assert played(_CASES[name]).twin.verdict == "passed", played(_CASES[name]).twin
