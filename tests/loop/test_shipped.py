@@ -23,7 +23,14 @@ def test_a_shipped_task_loads_and_binds(path: Path) -> None:
     assert task.problem.reference is not None
 
 
-RECORDED = [("quickstart", 3), ("softmax_cpu", 2), ("gemm", 2), ("softmax_cutlass", 2), ("layernorm_triton", 2)]
+RECORDED = [
+    ("quickstart", 3),
+    ("softmax_cpu", 2),
+    ("stencil_cpu", 2),
+    ("gemm", 2),
+    ("softmax_cutlass", 2),
+    ("layernorm_triton", 2),
+]
 
 
 @pytest.mark.parametrize(("name", "iterations"), RECORDED)
