@@ -94,19 +94,18 @@ class Ahead:
 
 
 def build_all(sources: Sequence[Source], ahead: Ahead, executor: Executor) -> list[Outcome]:
-    """Build all at once, in order, less what was built ahead or is being built.
+    """Build all at once, in order, less what was built ahead or is being built. Equal ones are built once.
 
     What was refused behind other work (past a time limit, say) is refused only when it is built in earnest.
     """
-    begun = [ahead.take(*source) for source in sources]
-    asked = [executor.build(BuildTask(*s)) if b is None else b for s, b in zip(sources, begun, strict=True)]
-    builds = [future.result() for future in asked]
-    again = {
-        i: executor.build(BuildTask(*sources[i]))
-        for i, built in enumerate(builds)
-        if begun[i] is not None and isinstance(built, Rejected)
-    }
-    return [again[i].result() if i in again else built for i, built in enumerate(builds)]
+    wanted = {_key(*source): source for source in sources}
+    begun = {key: ahead.take(*source) for key, source in wanted.items()}
+    asked = {key: begun[key] or executor.build(BuildTask(*source)) for key, source in wanted.items()}
+    builds = {key: future.result() for key, future in asked.items()}
+    refused = [key for key, built in builds.items() if begun[key] is not None and isinstance(built, Rejected)]
+    again = {key: executor.build(BuildTask(*wanted[key])) for key in refused}
+    builds |= {key: future.result() for key, future in again.items()}
+    return [builds[_key(*source)] for source in sources]
 
 
 class WorkersAhead:

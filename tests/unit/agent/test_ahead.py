@@ -166,6 +166,22 @@ def test_a_refusal_ahead_is_no_verdict(tmp_path: Path) -> None:
     assert asked == ["other.cu", "wrong.cu"]
 
 
+def test_equal_kernels_are_built_once(tmp_path: Path) -> None:
+    """With one method, without it is without all."""
+    builds = Builds()
+    builds.may_end.set()
+    (tmp_path / "other").mkdir()
+    one, same, off = (tmp_path / "kernel.cu", tmp_path / "other" / "kernel.cu", BuildSpec(define={"RC_X": "0"}))
+    one.write_text(KERNEL)
+    same.write_text(KERNEL)
+    ahead = Ahead(builds, unread, ())
+    executor = LocalExecutor(lambda task: builds(task.source, task.spec), None, 2)
+    found = build_all([(one, off), (same, off), (one, BuildSpec())], ahead, executor)
+    executor.close()
+    assert (len(found), builds.begun) == (3, ["kernel.cu", "kernel.cu"])
+    assert found[0] is found[1]
+
+
 def test_a_compiler_that_is_not_needed_any_more_is_killed_and_leaves_nothing_behind(tmp_path: Path) -> None:
     """g++ stands still at a header that is a pipe until it is killed; then the same kernel builds."""
     (source,) = write(tmp_path, "kernel.cpp")
@@ -175,7 +191,13 @@ def test_a_compiler_that_is_not_needed_any_more_is_killed_and_leaves_nothing_beh
     backend = CppBackend()
     contract = Contract(backend, backend.signature(plain, BuildSpec()), ())
     os.mkfifo(slow)
-    ahead = Ahead(lambda path, spec: contract.build(path, spec, cache), unread, CORES)
+    begun: list[Path] = []
+
+    def build(path: Path, spec: BuildSpec) -> Built | Rejected:
+        begun.append(path)
+        return contract.build(path, spec, cache)
+
+    ahead = Ahead(build, unread, CORES)
     ahead.start([(source, BuildSpec())])
     pipe = opened(slow)
     ahead.start([(plain, BuildSpec())])
@@ -183,11 +205,12 @@ def test_a_compiler_that_is_not_needed_any_more_is_killed_and_leaves_nothing_beh
         wait_until(lambda: os.write(pipe, b"\n") == 0)
     os.close(pipe)
     assert ahead.take(source, BuildSpec()) is None
+    wait_until(lambda: begun == [source, plain])
     assert isinstance(taken(ahead.take(plain, BuildSpec())), Built)  # its core is free again
     assert len(list(cache.iterdir())) == 1
     slow.unlink()
     slow.write_text("")
-    executor = LocalExecutor(lambda task: contract.build(task.source, task.spec, cache), None, 1)
+    executor = LocalExecutor(lambda task: build(task.source, task.spec), None, 1)
     built = build_all([(source, BuildSpec())], ahead, executor)[0]
     executor.close()
     ahead.close()
