@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,7 +33,7 @@ class Contract:
             ToolchainError: the compiler is missing or broken.
         """
         with ThreadPoolExecutor(1) as beside:  # both start a preprocessor, and neither needs the other
-            signature = beside.submit(self._unlike, source, spec)
+            signature = beside.submit(copy_context().run, self._unlike, source, spec)  # who ends the one ends both
             built = self.backend.build(source, spec, cache)
             problem = signature.result()
         return built if isinstance(built, Rejected) else problem or self._loadable(built)

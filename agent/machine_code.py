@@ -17,6 +17,7 @@ class MachineCode:
         self._backend = backend
         self._device: dict[str, Future[Listing | None]] = {}
         self._host: dict[str, Future[Listing | None]] = {}
+        self._compared: dict[tuple[str, str], bool | None] = {}
         self._lock = Lock()
 
     def device(self, built: Built) -> Listing | None:
@@ -25,6 +26,12 @@ class MachineCode:
 
     def differs(self, one: Built, other: Built) -> bool | None:
         """Whether two builds differ, on the device or in how the host launches it; None where that is unknown."""
+        pair = one.key, other.key
+        if pair not in self._compared:
+            self._compared[pair] = self._compare(one, other)
+        return self._compared[pair]
+
+    def _compare(self, one: Built, other: Built) -> bool | None:
         device = self.device(one), self.device(other)
         if device[0] is None or device[1] is None:
             return None

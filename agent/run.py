@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from agent.ahead import Ahead, WorkersAhead
+from agent.ahead import Ahead, Source, WorkersAhead, build_all
 from agent.asking import Asker
 from agent.budget import Budget
 from agent.config import SearchSection
@@ -27,7 +27,7 @@ from agent.events import (
     TaskChecked,
     TaskRetried,
 )
-from agent.executors.types import BuildTask, Executor
+from agent.executors.types import Executor
 from agent.journal import Journal
 from agent.machine import Machine
 from agent.machine_code import MachineCode
@@ -44,7 +44,6 @@ from profiling.types import Ceilings, Comparison, Tolerance, Work
 from prompts.catalogue import Catalogue
 
 _E = TypeVar("_E", bound=Event)
-Source = tuple[Path, BuildSpec]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,12 +108,14 @@ class Run:
     _best: Kernel | None = None
     _unprepared: Callable[[Harness], object] | None = None
     code: MachineCode = field(init=False)
+    _built: dict[Path, Built | Rejected] = field(init=False, default_factory=dict)
     _ahead: Ahead = field(init=False)
     _workers: WorkersAhead | None = field(init=False)
 
     def __post_init__(self) -> None:
         self.code = MachineCode(self.task.backend)
-        self._ahead = Ahead(self._build_ahead, self.executor.spare_cores if self.gpu is not None else ())
+        cores = self.executor.spare_cores if self.gpu is not None else ()
+        self._ahead = Ahead(self._build_ahead, self.code.device, cores)
         opens_ahead = self.lab is not None and self.lab.opens_ahead
         self._workers = WorkersAhead(self.lab.prepare) if self.lab is not None and opens_ahead else None
 
@@ -267,22 +268,24 @@ class Run:
         """Log something a person should know in the morning, once."""
         self.journal.once(Noted, key, lambda: Noted(key=key, text=text))
 
-    def disassemble_all(self, builds: Sequence[Built]) -> None:
-        """Have the listings of several builds at hand, made side by side."""
-        with ThreadPoolExecutor(max_workers=max(1, self.device.usable_cores or 1)) as pool:
-            list(pool.map(self.code.device, builds))
+    def compare_code(self, builds: Sequence[Built], whole: Built) -> None:
+        """Have it at hand how each differs from `whole` in machine code, looked up side by side."""
+        with ThreadPoolExecutor(max_workers=max(1, self.device.usable_cores)) as pool:
+            list(pool.map(lambda built: self.code.differs(built, whole), builds))
 
     def build(self, source: Path) -> Built | Rejected:
-        """Build the baseline, or what was accepted before. Raises ToolchainError: the compiler is missing or broken."""
-        return self._tuned(self.task.backend.build(source, self.task.spec, self.cache))
+        """Build the baseline, or what was accepted before; once, since a preprocessor runs to find even a kept build.
+
+        Raises:
+            ToolchainError: the compiler is missing or broken.
+        """
+        if source not in self._built:
+            self._built[source] = self._tuned(self.task.backend.build(source, self.task.spec, self.cache))
+        return self._built[source]
 
     def build_candidates(self, sources: Sequence[Source]) -> list[Built | Rejected]:
         """Build kernels that a model wrote, in parallel, in order, each held to the task's signature and libraries."""
-        found = [self._ahead.take(*source) for source in sources]
-        self._ahead.drop()
-        rest = [source for source, built in zip(sources, found, strict=True) if built is None]
-        others = iter([self.executor.build(BuildTask(*source)) for source in rest])
-        builds = [next(others).result() if built is None else built for built in found]
+        builds = build_all(sources, self._ahead, self.executor)
         self.log_troubles()
         return [self._tuned(built) for built in builds]
 
@@ -296,12 +299,12 @@ class Run:
             self.journal.append(TaskRetried(key=key, task=trouble.task, place=trouble.place, reason=trouble.reason))
 
     def build_ahead(self, sources: Sequence[Source]) -> None:
-        """Begin to build these, beside what is measured on a GPU: some of them are asked for next."""
+        """Begin to build and to disassemble these where a GPU is measured on, and end what else was begun so."""
         self._ahead.start(sources)
 
     def disassemble_ahead(self, builds: Sequence[Built]) -> None:
         """Begin with the listings of these, beside what is measured on a GPU."""
-        self._ahead.look(self.code.device, builds)
+        self._ahead.look(builds)
 
     def prepare_workers(self, count: int) -> None:
         """Have workers for the next measurement on a GPU start now, beside the compilers."""

@@ -7,7 +7,9 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -26,6 +28,53 @@ class Completed:
     stderr: str
     seconds: float
     timed_out: bool
+
+
+class Ended(Exception):
+    """A process was ended by its owner: what it had found by then says nothing of what it worked on."""
+
+
+class Ending:
+    """Lets one thread end the processes that another one runs, those to come included."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._leaders: set[int] = set()
+        self._ended = False
+
+    @contextmanager
+    def governs(self) -> Iterator[None]:
+        """Within this, processes of the calling thread can be ended. A thread it starts must be given its context."""
+        token = _ENDING.set(self)
+        try:
+            yield
+        finally:
+            _ENDING.reset(token)
+
+    def end(self) -> None:
+        """Kill their groups. Whoever waits for one of them, or would start another, gets `Ended`."""
+        with self._lock:
+            self._ended = True
+            for leader in self._leaders:
+                kill_group(leader)
+
+    @property
+    def ended(self) -> bool:
+        """Whether `end` was called."""
+        return self._ended
+
+    def _add(self, leader: int) -> None:
+        with self._lock:
+            self._leaders.add(leader)
+            if self._ended:
+                kill_group(leader)
+
+    def _remove(self, leader: int) -> None:
+        with self._lock:
+            self._leaders.discard(leader)
+
+
+_ENDING: ContextVar[Ending | None] = ContextVar("ending", default=None)
 
 
 def clean_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -67,7 +116,11 @@ def run_process(
 
     Raises:
         FileNotFoundError, PermissionError: the program cannot be started.
+        Ended: the `Ending` that governs the calling thread was called upon, before the program began or while it ran.
     """
+    ending = _ENDING.get()
+    if ending is not None and ending.ended:
+        raise Ended(argv[0])
     start = time.monotonic()
     environment = clean_environment(env)
 
@@ -83,6 +136,8 @@ def run_process(
         )
 
     process = started() if walls is None else walls.start(started)
+    if ending is not None:
+        ending._add(process.pid)
     assert process.stdin is not None
     assert process.stdout is not None
     assert process.stderr is not None
@@ -106,8 +161,12 @@ def run_process(
     finally:
         kill_group(process.pid)
         process.wait()
+        if ending is not None:
+            ending._remove(process.pid)
     for reader in readers:
         reader.join(5.0)
+    if ending is not None and ending.ended:
+        raise Ended(argv[0])
     return Completed(
         returncode=process.returncode,
         stdout=kept[0].decode(errors="replace"),

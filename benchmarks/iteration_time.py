@@ -117,7 +117,10 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory(prefix="roofclimb-benchmark-") as scratch:
         os.environ["XDG_CACHE_HOME"] = scratch
-        for attempt in ("first (compilers and caches cold)", "second (harness built, ceilings cached)"):
+        for attempt in (
+            "first (compilers and caches cold)",
+            "second (harness built, ceilings and the baseline's sanitizer findings cached)",
+        ):
             folder = Path(scratch) / attempt.split()[0]
             folder.mkdir()
             start = time.monotonic()

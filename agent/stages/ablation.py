@@ -102,7 +102,7 @@ def _build_switched(run: Run, iteration: int, plan: Plan, champion: Kernel) -> d
         write_text(path, champion.source)
         sources.append((path, spec))
     builds = dict(zip(specs, run.build_candidates(sources), strict=True))
-    run.disassemble_all([built for built in builds.values() if isinstance(built, Built)])
+    run.compare_code([built for built in builds.values() if isinstance(built, Built)], champion.built)
     return builds
 
 

@@ -47,7 +47,7 @@ def write_branches(run: Run, iteration: int, best: Kernel, plan: Plan) -> list[B
 def evaluate_branches(run: Run, iteration: int, plan: Plan, written: Sequence[BranchWritten]) -> list[Kernel]:
     """Build all in parallel, then verify and time each; the kernels that passed, fastest first.
 
-    Beside that the ablations of each begin to be built: one of them will be the champion.
+    Beside that the ablations of each are built, of those that built, and at last of the first alone: the champion.
     """
     sources = [w for w in written if w.source is not None]
     run.checkpoint()
@@ -55,14 +55,12 @@ def evaluate_branches(run: Run, iteration: int, plan: Plan, written: Sequence[Br
     unmeasured = [w for w in sources if run.journal.find(Evaluated, _key(run, iteration, w)) is None]
     if unmeasured:
         run.prepare_workers(_WORKERS * len(unmeasured))
+    _build_ablations_ahead(run, plan, sources)
     builds = run.build_candidates([(_source_path(run, w), run.task.spec) for w in sources])
+    _build_ablations_ahead(run, plan, [w for w, built in zip(sources, builds, strict=True) if isinstance(built, Built)])
     run.disassemble_ahead([run.best.built, *(built for built in builds if isinstance(built, Built))])
     log_builds(run, iteration, sources, builds)
-    if run.search.ablate:
-        good = [w for w, built in zip(sources, builds, strict=True) if isinstance(built, Built)]
-        specs = [(_source_path(run, w), switched_specs(run, plan, w.source or "").values()) for w in good]
-        run.build_ahead([(path, spec) for path, found in specs for spec in found])
-    kernels = []
+    kernels: list[tuple[Kernel, BranchWritten]] = []
     for branch, built, event in zip(sources, builds, _evaluate(run, iteration, sources, builds), strict=True):
         outcome = event.outcome
         if isinstance(outcome, Rejected) or outcome.verdict != "pass" or not isinstance(built, Built):
@@ -71,8 +69,11 @@ def evaluate_branches(run: Run, iteration: int, plan: Plan, written: Sequence[Br
         if median_ms is not None:
             assert branch.source is not None
             label, epoch = f"iter{iteration}/{branch.branch}", run.epoch_of(iteration)
-            kernels.append(Kernel(label, branch.source, built, median_ms, epoch, at_home=event.elsewhere is None))
-    return sorted(kernels, key=lambda k: k.median_ms)
+            kernel = Kernel(label, branch.source, built, median_ms, epoch, at_home=event.elsewhere is None)
+            kernels.append((kernel, branch))
+    kernels.sort(key=lambda found: found[0].median_ms)
+    _build_ablations_ahead(run, plan, [branch for _, branch in kernels[:1]])
+    return [kernel for kernel, _ in kernels]
 
 
 def repair_branches(
@@ -205,6 +206,13 @@ def _evaluate(
             left.remove(i)
             log(i, evaluation, found.elsewhere)
     return [_saved(run, *one) for one in zip(branches, builds, keys, strict=True)]
+
+
+def _build_ablations_ahead(run: Run, plan: Plan, branches: Sequence[BranchWritten]) -> None:
+    """Begin with the ablations of these branches, and end those of others."""
+    if run.search.ablate:
+        specs = [(_source_path(run, w), switched_specs(run, plan, w.source or "").values()) for w in branches]
+        run.build_ahead([(path, spec) for path, found in specs for spec in found])
 
 
 def _saved(run: Run, branch: BranchWritten, built: Built | Rejected, key: str) -> Evaluated:

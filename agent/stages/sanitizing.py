@@ -6,11 +6,12 @@ from pathlib import Path
 
 from agent.artefacts import write_json
 from agent.events import ChampionDecided, Sanitized, TaskChecked
-from agent.paths import iteration_folder
+from agent.paths import cache_folder, iteration_folder
 from agent.run import Kernel, Run
 from backends.types import Built, Rejected
 from profiling.sanitizers.check import Sanitizers
 from profiling.sanitizers.findings import CERTAIN, Finding, SanitizerReport
+from profiling.sanitizers.kept import Kept
 
 
 def sanitize(run: Run, iteration: int, champion: Kernel, source: Path) -> Rejected | None:
@@ -47,19 +48,27 @@ def lines(findings: list[Finding] | tuple[Finding, ...]) -> str:
 
 
 def _of_baseline(run: Run) -> SanitizerReport:
-    """The baseline's report, made once in a run: whose hazards are its own. Its faults are noted for people."""
+    """The baseline's report: whose hazards are its own. Its faults are noted for people.
+
+    It is made once in a run, and of what an earlier run found of the same build at the same shape.
+    """
     known = run.journal.find(Sanitized, "sanitized/baseline")
     if known is not None:
         return known.report
     built = run.build(run.task.baseline)
     assert isinstance(built, Built), "it was built and measured before"
-    found = _once(run, "sanitized/baseline", 0, "baseline", run.task.baseline, built)
+    driver = "" if run.gpu is None else str(run.gpu.driver_version)
+    threads = str(run.task.config.device.threads)
+    kept = Kept(cache_folder() / "sanitizers", (built.key, run.task.baseline.name, run.machine.id, driver, threads))
+    found = _once(run, "sanitized/baseline", 0, "baseline", run.task.baseline, built, kept)
     if found.findings:
         run.note("sanitized/baseline", f"sanitizers find in the baseline itself: {'; '.join(map(str, found.findings))}")
     return found
 
 
-def _once(run: Run, key: str, iteration: int, label: str, source: Path, built: Built) -> SanitizerReport:
+def _once(
+    run: Run, key: str, iteration: int, label: str, source: Path, built: Built, kept: Kept | None = None
+) -> SanitizerReport:
     def check() -> Sanitized:
         run.check_interrupted()
         run.progress.activity(f"running {label} under sanitizers")
@@ -74,7 +83,7 @@ def _once(run: Run, key: str, iteration: int, label: str, source: Path, built: B
             threads=task.config.device.threads,
             dropped=[dims for dims, why in checked.dropped_checks if why.startswith("declared inputs")],
         )
-        return Sanitized(key=key, iteration=iteration, kernel=label, report=sanitizers.check(source, built))
+        return Sanitized(key=key, iteration=iteration, kernel=label, report=sanitizers.check(source, built, kept))
 
     found = run.journal.once(Sanitized, key, check).report
     for missing in found.unavailable:

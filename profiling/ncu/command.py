@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -139,11 +140,26 @@ def find_ncu() -> NcuTool:
             "missing", "Nsight Compute (ncu) is not installed", "install it with the CUDA toolkit, or put it on PATH"
         )
     try:
-        done = run_process([str(path), "--version"], timeout_s=60.0, env={"LC_ALL": "C", "PATH": search_path()})
+        found = path.stat()
+        return NcuTool(path, _version(path, found.st_mtime_ns, found.st_size))
+    except LookupError:
+        return NcuTool(path, "of unknown version")
     except OSError as error:
         raise NcuFault("missing", f"{path} cannot be run: {error.strerror}", "install Nsight Compute anew") from error
+
+
+@functools.lru_cache(maxsize=8)
+def _version(path: Path, changed_ns: int, size: int) -> str:
+    """What this program says of itself; asked once for each of its states, since it takes its time to start.
+
+    Raises:
+        LookupError: no version.
+    """
+    done = run_process([str(path), "--version"], timeout_s=60.0, env={"LC_ALL": "C", "PATH": search_path()})
     match = _VERSION.search(done.stdout)
-    return NcuTool(path, match[1] if match else "of unknown version")
+    if match is None:
+        raise LookupError(f"{path} --version names none")
+    return match[1]
 
 
 def profile_command(

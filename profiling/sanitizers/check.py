@@ -13,12 +13,15 @@ from backends.types import Backend, BuildSpec, Built
 from profiling.harness.harness import Harness
 from profiling.sanitizers import gpu, host
 from profiling.sanitizers.findings import GPU_TOOLS, HOST_TOOLS, Outcome, SanitizerReport, Tool, Unavailable, report
+from profiling.sanitizers.kept import Kept
 from profiling.sanitizers.shapes import NONE_SMALL, small_cases
-from profiling.types import Problem
+from profiling.types import Case, Problem
 
 # One call under one tool. What imports torch first takes longer.
 _TIMEOUT_S = 30.0
 _TRITON_TIMEOUT_S = 90.0
+_Job = tuple[Tool, int | None]
+"""A tool, and the number of an extra case, None for the timed one."""
 _UNCACHED = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}  # else an overrun of what a kernel allocates stays in torch's pool
 
 
@@ -49,12 +52,13 @@ class Sanitizers:
         """The tools for kernels of this task."""
         return HOST_TOOLS if self.problem.gpu is None else GPU_TOOLS
 
-    def check(self, source: Path, built: Built) -> SanitizerReport:
+    def check(self, source: Path, built: Built, kept: Kept | None = None) -> SanitizerReport:
         """Run them over one kernel. Nothing of it is timed, but it keeps the machine busy: other timings wait.
 
         Args:
             source: the kernel.
             built: its build, as it is timed. A C++ kernel is built anew with each sanitizer.
+            kept: what they found of this kernel in other runs, and need not look for again.
 
         Raises:
             ToolchainError: no compiler.
@@ -63,43 +67,61 @@ class Sanitizers:
         cases = small_cases(self.problem.timed, self.problem.checks, self.dropped)
         if not cases:
             return report((tool, Unavailable(tool, NONE_SMALL)) for tool in self.tools)
-        if self.problem.gpu is None:
-            return self._on_host(source, cases)
-        return self._on_gpu(source, built, cases)
+        jobs = [(tool, case) for tool in self.tools for case in cases]
+        outcomes = {} if kept is None else self._known(kept, jobs)
+        left = [job for job in jobs if job not in outcomes]
+        if left:
+            made = self._on_host(source, left) if self.problem.gpu is None else self._on_gpu(source, built, left)
+            for (tool, case), outcome in made.items():
+                if kept is not None:
+                    kept.save(tool, self.problem, self._case(case), outcome)
+            outcomes |= made
+        return report((tool, outcomes[tool, case]) for tool, case in jobs)
 
-    def _on_host(self, source: Path, cases: Sequence[int | None]) -> SanitizerReport:
+    def _known(self, kept: Kept, jobs: Sequence[_Job]) -> dict[_Job, Outcome]:
+        found = {(tool, case): kept.load(tool, self.problem, self._case(case)) for tool, case in jobs}
+        return {job: outcome for job, outcome in found.items() if outcome is not None}
+
+    def _case(self, number: int | None) -> Case:
+        return self.problem.timed if number is None else self.problem.checks[number]
+
+    def _on_host(self, source: Path, jobs: Sequence[_Job]) -> dict[_Job, Outcome]:
+        tools = dict.fromkeys(tool for tool, _ in jobs)
+
         def build(tool: Tool) -> host.SanitizedBuild | Unavailable:
             return host.build(tool, self.backend, self.problem.signature, source, self.spec, self.cache)
 
-        def run(job: tuple[host.SanitizedBuild, Path]) -> tuple[Tool, Outcome]:
-            found = host.run(*job, self._names, threads=self.threads, timeout_s=_TIMEOUT_S)
-            return job[0].tool, found
-
-        with ThreadPoolExecutor(len(HOST_TOOLS)) as pool:
-            builds = list(pool.map(build, HOST_TOOLS))
+        with ThreadPoolExecutor(len(tools)) as pool:
+            builds = dict(zip(tools, pool.map(build, tools), strict=True))
         with self.harness.alone(), ThreadPoolExecutor(_cores()) as pool:
-            staged = [self.harness.stage_apart(case) for case in cases]
-            jobs = [(b, data) for b in builds if not isinstance(b, Unavailable) for data in staged]
-            return report([*((b.tool, b) for b in builds if isinstance(b, Unavailable)), *pool.map(run, jobs)])
+            staged = {case: self.harness.stage_apart(case) for _, case in jobs}
 
-    def _on_gpu(self, source: Path, built: Built, cases: Sequence[int | None]) -> SanitizerReport:
+            def run(job: _Job) -> Outcome:
+                built = builds[job[0]]
+                if isinstance(built, Unavailable):
+                    return built
+                return host.run(built, staged[job[1]], self._names, threads=self.threads, timeout_s=_TIMEOUT_S)
+
+            return dict(zip(jobs, pool.map(run, jobs), strict=True))
+
+    def _on_gpu(self, source: Path, built: Built, jobs: Sequence[_Job]) -> dict[_Job, Outcome]:
         environment = {**self.harness.profiled_environment(), **_UNCACHED}
         timeout_s = _TRITON_TIMEOUT_S if self.problem.backend == "triton" else _TIMEOUT_S
         if gpu.find_sanitizer() is None:
-            return report((tool, Unavailable(tool, gpu.MISSING)) for tool in GPU_TOOLS)
+            return {job: Unavailable(job[0], gpu.MISSING) for job in jobs}
         with (
             tempfile.TemporaryDirectory(prefix="roofclimb-sanitizer-") as folder,
             self.harness.alone(),
-            ThreadPoolExecutor(min(_cores(), len(GPU_TOOLS) * len(cases))) as pool,
+            ThreadPoolExecutor(min(_cores(), len(jobs))) as pool,
         ):
-            staged = {case: self.harness.stage_apart(case) for case in cases}
+            staged = {case: self.harness.stage_apart(case) for _, case in jobs}
 
-            def run(number: int, tool: Tool, case: int | None) -> tuple[Tool, Outcome]:
+            def run(number: int, job: _Job) -> Outcome:
                 place = Path(folder, f"{number}")
                 place.mkdir()
-                command = self.harness.profiled_command(built.artifact, staged[case])
-                return tool, gpu.run(
-                    tool,
+                command = self.harness.profiled_command(built.artifact, staged[job[1]])
+                return gpu.run(
+                    job[0],
                     command,
                     source.name,
                     self._names,
@@ -109,8 +131,7 @@ class Sanitizers:
                     number=number,
                 )
 
-            jobs = [(tool, case) for tool in GPU_TOOLS for case in cases]
-            return report(pool.map(run, range(len(jobs)), *zip(*jobs, strict=True)))
+            return dict(zip(jobs, pool.map(run, range(len(jobs)), jobs), strict=True))
 
     @property
     def _names(self) -> tuple[str, ...]:

@@ -11,6 +11,8 @@ GPU_TOOLS: tuple[Tool, ...] = ("memcheck", "racecheck", "initcheck", "synccheck"
 HOST_TOOLS: tuple[Tool, ...] = ("address", "thread")
 # What these find is wrong whoever does it. The others see hazards that may be meant, so a baseline without any decides.
 CERTAIN: frozenset[Tool] = frozenset(("memcheck", "synccheck", "address"))
+# The kind of a finding that says only that there was one: the tool reported it, and what it said is gone or not known.
+LOST_REPORT = "error"
 _MOST_FINDINGS = 8  # of one tool: the rest are mostly the same again
 _LONGEST_TEXT = 300
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from backends.process import Completed, run_process
 from profiling.gpu_tools import find_gpu_tool
-from profiling.sanitizers.findings import Finding, Outcome, Tool, Unavailable
+from profiling.sanitizers.findings import LOST_REPORT, Finding, Outcome, Tool, Unavailable
 from profiling.sanitizers.placed import buffer_names
 
 MISSING = "compute-sanitizer is not installed; it comes with the CUDA toolkit"
@@ -120,12 +120,12 @@ def judge(done: Completed, log: str, tool: Tool, source: str, names: Sequence[st
         return found
     reported = _reported(log)
     if reported:
-        return (Finding(tool, "error", f"{reported} errors, of a kind that is not known here", None, reported),)
+        return (Finding(tool, LOST_REPORT, f"{reported} errors, of a kind that is not known here", None, reported),)
     blind = _BLIND.search(log)
     if reported == 0 and done.returncode == 0 and blind is None:
         return ()
     if done.returncode == _FOUND:
-        return (Finding(tool, "error", "it reported an error, and its report is gone", None, 1),)
+        return (Finding(tool, LOST_REPORT, "it reported an error, and its report is gone", None, 1),)
     own = [line.removeprefix("=========").strip() for line in log.splitlines() if line.startswith("=========")]
     said = [line for line in (*own, *done.stderr.splitlines()) if line.strip() and not _FRAMEWORK.match(line)]
     last = f": {(blind[0] if blind else said[-1]).strip('= ')[:200]}" if said else ""

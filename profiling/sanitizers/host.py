@@ -19,7 +19,7 @@ from backends.types import Backend, BuildSpec, Rejected, Signature
 from profiling.harness.launcher import worker_environment
 from profiling.harness.runner_build import build_sanitized_runner
 from profiling.harness.walled import solo_command
-from profiling.sanitizers.findings import Finding, Outcome, Tool, Unavailable
+from profiling.sanitizers.findings import LOST_REPORT, Finding, Outcome, Tool, Unavailable
 from profiling.sanitizers.placed import buffer_names
 from profiling.types import HarnessFault
 
@@ -108,7 +108,7 @@ def judge(done: Completed, tool: Tool, kernel: Path, source: str, names: Sequenc
         places = buffer_names(done.stdout, names)
         return tuple(_finding(tool, text, lines, places) for text in reports)
     if done.returncode == _FOUND:
-        return (Finding(tool, "error", "it reported an error, and its report is gone", None, 1),)
+        return (Finding(tool, LOST_REPORT, "it reported an error, and its report is gone", None, 1),)
     if done.returncode == 0:
         return ()
     said = next((line.strip() for line in reversed(done.stderr.splitlines()) if line.strip(" =")), "")

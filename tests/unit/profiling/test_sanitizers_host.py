@@ -13,6 +13,7 @@ from backends.types import BuildSpec, Built
 from profiling.harness.harness import Harness
 from profiling.sanitizers.check import Sanitizers
 from profiling.sanitizers.findings import SanitizerReport
+from profiling.sanitizers.kept import Kept
 from profiling.sanitizers.shapes import NONE_SMALL, SMALL_ELEMENTS, small_cases
 from profiling.types import Limits, MeasureSettings
 from tests.kernels import GEMM_FAST, gemm_case, gemm_problem
@@ -94,6 +95,18 @@ def test_a_race_of_two_threads_is_found_with_both_its_lines(bed: Bed) -> None:
     (race,) = report.findings
     assert (race.tool, race.kind, race.where) == ("thread", "data race", "kernel.cpp:4")
     assert race.message.count("kernel.cpp:4") == 2
+
+
+def test_what_was_found_before_is_not_looked_for_again(bed: Bed) -> None:
+    path = bed.folder / "kernel.cpp"
+    path.write_text(RACES)
+    built = bed.sanitizers.backend.build(path, bed.sanitizers.spec, bed.sanitizers.cache)
+    assert isinstance(built, Built), built
+    kept = Kept(bed.folder / "kept", (built.key,))
+    found = bed.sanitizers.check(path, built, kept)
+    path.unlink()  # nothing could be built of it now
+    assert bed.sanitizers.check(path, built, kept) == found
+    assert (found.clean, [f.kind for f in found.findings]) == (("address",), ["data race"])
 
 
 @pytest.mark.parametrize("source", [SHARES, POOLS])

@@ -1,0 +1,75 @@
+"""What sanitizers found of a kernel before, on disk, by all that it depends on: a baseline is the same in every run.
+
+Only answers are kept: a tool that had none, or lost its own report, is asked again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from backends.host_compiler import disk_error
+from profiling.gpu_tools import tool_version
+from profiling.sanitizers.findings import GPU_TOOLS, LOST_REPORT, Finding, Outcome, Tool, Unavailable
+from profiling.types import Case, Problem
+
+_ADAPTER = TypeAdapter(tuple[Finding, ...])
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Outcomes of one kernel.
+
+    Attributes:
+        folder: where they lie, out of reach of candidates.
+        about: the kernel's build and source name, the device and its driver, and how it is called.
+    """
+
+    folder: Path
+    about: Sequence[str]
+
+    def load(self, tool: Tool, problem: Problem, case: Case) -> tuple[Finding, ...] | None:
+        """What the tool found at this case, nothing where it was clean; None where it is not known."""
+        file = self._file(tool, problem, case)
+        if file is not None:
+            with contextlib.suppress(OSError, ValidationError):
+                return _ADAPTER.validate_json(file.read_bytes())
+        return None
+
+    def save(self, tool: Tool, problem: Problem, case: Case, outcome: Outcome) -> None:
+        """Keep an answer: whole, then renamed, since runs share the folder.
+
+        Raises:
+            ToolchainError: the folder cannot be written.
+        """
+        file = self._file(tool, problem, case)
+        if file is None or isinstance(outcome, Unavailable) or any(found.kind == LOST_REPORT for found in outcome):
+            return
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            descriptor, partial = tempfile.mkstemp(dir=self.folder, prefix=".sanitized-")
+            with os.fdopen(descriptor, "wb") as written:
+                written.write(_ADAPTER.dump_json(outcome))
+            os.replace(partial, file)
+        except OSError as error:
+            raise disk_error(error, self.folder) from error
+
+    def _file(self, tool: Tool, problem: Problem, case: Case) -> Path | None:
+        """By everything that the answer depends on; None where the tool does not say which version it is."""
+        # A compiler's sanitizers are its own, and the build's key names the compiler.
+        release = tool_version("compute-sanitizer") if tool in GPU_TOOLS else "the compiler's"
+        if release is None:
+            return None
+        reference = b"" if problem.reference is None else problem.reference.read_bytes()  # it may make the inputs
+        asked = [version("roofclimb"), *self.about, tool, release, sorted(case.dims.items()), repr(case.arguments)]
+        digest = hashlib.sha256(json.dumps(asked).encode() + b"\0" + reference)
+        return self.folder / f"{digest.hexdigest()}.json"
