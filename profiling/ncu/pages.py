@@ -131,20 +131,12 @@ def parse_pages(data: bytes | str) -> Pages:
     launches = tuple(draft.finished() for draft in drafts.values())
     if not any(launch.metrics or launch.missing for launch in launches):
         raise diagnose(text) or _not_ncu(text, bool(tables))
-    return Pages(launches, ranked(rules), _warnings(text))
+    return Pages(launches, _ranked(rules), _warnings(text))
 
 
 def merge(raw: Pages, details: Pages) -> Pages:
     """The raw page's launches with the rules of the details page of the same report."""
     return Pages(raw.launches, details.rules, tuple(dict.fromkeys(raw.warnings + details.warnings)))
-
-
-def launch_of(identity: Mapping[str, str], cells: Iterable[tuple[str, str, str]]) -> Launch:
-    """A launch from its identity, keyed as the columns of a page, and the name, unit and value of each metric."""
-    draft = _Draft(identity)
-    for name, unit, value in cells:
-        draft.add(name, unit, value)
-    return draft.finished()
 
 
 def _read_table(table: Table, number: int, drafts: dict[tuple[str, ...], _Draft], rules: list[RuleFinding]) -> None:
@@ -191,7 +183,7 @@ def _rule(record: Mapping[str, str]) -> RuleFinding:
 _SPEEDUP_KINDS: Mapping[str, Literal["global", "local"]] = {"global": "global", "local": "local"}
 
 
-def ranked(rules: Iterable[RuleFinding]) -> tuple[RuleFinding, ...]:
+def _ranked(rules: Iterable[RuleFinding]) -> tuple[RuleFinding, ...]:
     """Each finding once, largest estimate first; estimates of the whole kernel before those of a part."""
     unique = dict.fromkeys(rules)
     return tuple(

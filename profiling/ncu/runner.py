@@ -35,7 +35,6 @@ from profiling.ncu.command import (
 )
 from profiling.ncu.faults import NcuFault, diagnose, rejected_names
 from profiling.ncu.pages import Pages, inaccessible, merge, parse_pages
-from profiling.ncu.report_reader import read_with_python
 from profiling.ncu.summary import kernels_of, overall
 from profiling.types import Ceilings, Profile, ProfiledKernel, Work
 
@@ -43,7 +42,6 @@ REPORT = "profile.ncu-rep"
 _LOG = "ncu.log"
 _MOST_OUTPUT = 64 << 20
 _IMPORT_TIMEOUT_S = 120.0
-_READER_TIMEOUT_S = 30.0
 # A version may refuse one name at a time. More refusals than this are no difference between versions.
 _MOST_REFUSALS = 12
 # ncu copies megabytes of section files into HOME, which is new each time, unless it is told to read its own.
@@ -212,13 +210,6 @@ def read_report(report: Path, timeout_s: float = _IMPORT_TIMEOUT_S, ncu: NcuTool
         NcuFault: ncu is not installed, or cannot read it.
     """
     tool = ncu or find_ncu()
-    begun = monotonic()
-    pages = read_with_python(tool, report, min(_READER_TIMEOUT_S, timeout_s / 2))
-    return pages or read_pages(report, timeout_s - (monotonic() - begun), tool)
-
-
-def read_pages(report: Path, timeout_s: float, tool: NcuTool) -> Pages:
-    """The same through the pages that ncu prints of it. Raises NcuFault: it cannot read it."""
     with ThreadPoolExecutor(2) as pool:
         raw = pool.submit(_import, tool, report, "raw", timeout_s)
         details = pool.submit(_import, tool, report, "details", timeout_s)
