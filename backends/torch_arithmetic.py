@@ -50,5 +50,7 @@ def mode(
     ) -> object:
         return called(func, args, dict(kwargs or {}))
 
-    made: contextlib.AbstractContextManager[object] = type(base.__name__, (base,), {method: intercepted})()
+    # Else torch imports its compiler on the first call: 900 modules, a second or two in every worker, behind walls.
+    parts = {method: intercepted, "_should_skip_dynamo": classmethod(lambda cls: False)}
+    made: contextlib.AbstractContextManager[object] = type(base.__name__, (base,), parts)()
     return made
