@@ -25,7 +25,8 @@ from agent.llm.recording import read_recording
 from agent.llm.registry import make_batches, make_provider
 from agent.llm.types import LLMError, Reply, Request, Step
 from agent.roles import Providers, Roles
-from agent.state import State, fold
+from agent.state import State
+from agent.state_fold import fold
 from tests.loopback import Asked, Fault
 from tests.loopback_batch import BatchLoopback, branch_steps
 

@@ -18,7 +18,7 @@ from agent.report.build import write_reports
 from agent.report.html import render_html
 from agent.report.summary import render_summary
 from agent.report.waterfall import is_zoomed, waterfalls
-from agent.state import fold
+from agent.state_fold import fold
 from profiling.sanitizers.findings import Finding, SanitizerReport, Unavailable
 from profiling.types import Work
 from tests.unit.agent import event_log, gpu_log
