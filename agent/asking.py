@@ -19,7 +19,7 @@ from agent.llm.prices import estimate_tokens
 from agent.llm.recording import Plays, prompt_sha256
 from agent.llm.types import LLMError, LLMSettings, Provider, Reply, Request, Step
 from agent.paths import iteration_folder
-from agent.state import fold
+from agent.state_fold import fold
 
 # Failures that concern one step of several: the run goes on, or waits.
 _OF_ONE_STEP = ("no-recording", "no-budget", "waiting")

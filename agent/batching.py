@@ -18,7 +18,7 @@ from agent.llm.batches import Answers, Batches
 from agent.llm.prices import estimate_tokens
 from agent.llm.recording import prompt_sha256
 from agent.llm.types import LLMError, LLMSettings, Reply, Request, Step, Usage
-from agent.state import fold
+from agent.state_fold import fold
 
 Outcome = Literal["finished", "cancelled", "abandoned", "refused", "lost"]
 _NAP_S = 0.2

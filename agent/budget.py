@@ -20,7 +20,7 @@ class Budget:
         self._section = section
         self._in_flight_usd = 0.0
         self._in_flight_tokens = 0
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # `reserve` holds it while it calls `hold`
 
     def check_time(self, elapsed_s: float) -> None:
         """Raise BudgetExhausted once the minutes are used up."""
@@ -43,8 +43,7 @@ class Budget:
                 raise BudgetExhausted(
                     f"the next request may take {worst_tokens} tokens; {max(0, limit - used)} are left"
                 )
-            self._in_flight_usd += worst_usd or 0.0
-            self._in_flight_tokens += worst_tokens
+            self.hold(worst_usd, worst_tokens)
 
     def hold(self, worst_usd: float | None, worst_tokens: int) -> None:
         """Set aside what is in flight already, whether it fits or not."""

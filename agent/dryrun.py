@@ -19,7 +19,9 @@ from agent.llm.types import LLMSettings, Request, Step, Usage
 from agent.progress import Progress
 from agent.roles import Roles
 from agent.run import Run, StopRun
-from agent.session import check_llm, copy_inputs, open_run
+from agent.run_checks import check_llm
+from agent.run_folder import copy_inputs
+from agent.session import open_run
 from agent.stages.baseline import measure_baseline
 from agent.stages.evidence import gather
 from agent.stages.planning import plan_request

@@ -12,8 +12,10 @@ from agent.event_base import Event as Event
 from agent.events_batch import BatchAccepted as BatchAccepted
 from agent.events_batch import BatchEnded as BatchEnded
 from agent.events_batch import BatchSent as BatchSent
+from agent.events_llm import ReplyReceived as ReplyReceived
+from agent.events_llm import RequestFailed as RequestFailed
 from agent.events_llm import RequestRetried as RequestRetried
-from agent.llm.types import ErrorKind, Reply, Usage
+from agent.events_llm import RequestSent as RequestSent
 from agent.plan import Plan
 from backends.types import Rejected
 from memory.types import Recall
@@ -155,52 +157,6 @@ class Recalled(Event):
     type: Literal["recalled"] = "recalled"
     iteration: int
     recall: Recall
-
-
-class RequestSent(Event):
-    """The intent, on disk before the request leaves. `worst_usd` and `worst_tokens` bound what it may cost.
-
-    `provider` and `model` are asked; `batch` is the key of the batch it goes out in, None for one sent by itself.
-    """
-
-    type: Literal["request_sent"] = "request_sent"
-    iteration: int
-    purpose: str
-    prompt_sha256: str
-    worst_usd: float | None
-    worst_tokens: int
-    provider: str = ""
-    model: str = ""
-    batch: str | None = None
-
-
-class ReplyReceived(Event):
-    """A completed reply; never asked for again."""
-
-    type: Literal["reply_received"] = "reply_received"
-    iteration: int
-    purpose: str
-    reply: Reply
-
-
-class RequestFailed(Event):
-    """A request that ended without a reply.
-
-    Only a missing recording is keyed by its step and stands for good; anything else is asked again after a resume.
-
-    Attributes:
-        step: the step's name.
-        usd, usage: what the provider charged all the same (a refusal, an answer that broke off), else None and nothing.
-    """
-
-    type: Literal["request_failed"] = "request_failed"
-    step: str
-    iteration: int
-    purpose: str
-    kind: ErrorKind
-    message: str
-    usd: float | None = None
-    usage: Usage = Usage()
 
 
 class PlanDecided(Event):

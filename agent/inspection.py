@@ -18,7 +18,8 @@ from agent.journal import read_events
 from agent.lab import existing
 from agent.report.build import write_reports
 from agent.report.view import headline
-from agent.state import State, fold
+from agent.state import State
+from agent.state_fold import fold
 from backends.registry import detect, get_backend
 from backends.scalar_types import STREAM
 from backends.triton import TritonBackend

@@ -6,13 +6,10 @@ logged. A run killed at any instant is resumed by running the same loop over the
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 from agent.events import EVENT, AnyEvent
 from agent.log import Log, read_log
-
-Listener = Callable[[AnyEvent], None]
 
 
 def read_events(path: Path) -> tuple[list[AnyEvent], int]:

@@ -99,6 +99,7 @@ def show(record_id: int, url: str) -> Result:
         "created": stored.created,
         "parameters": shown_parameters(record.strategy.methods, record.strategy.parameters),
         "together": "these methods help only together" if record.together else "",
+        "in company": "their share of a larger plan's effect" if record.in_company else "",
         "reason": record.reason,
         "times": f"{record.base_ms:g} ms before, {record.ms:g} ms with it" if times else "",
         "noise": "" if record.noise is None else f"gains under {record.noise:.3f} were not claimed",

@@ -6,7 +6,7 @@ from agent.budget import Budget
 from agent.events_llm import RequestRetried
 from agent.journal import Journal
 from agent.llm.types import Retried, Usage
-from agent.state import fold
+from agent.state_fold import fold
 
 
 class RetryLog:

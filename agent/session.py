@@ -2,43 +2,27 @@
 
 from __future__ import annotations
 
-import ctypes
-import os
 import random
-import resource
-import shutil
-import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from types import FrameType
 from typing import TypeVar
 
 from agent.allowance import UNBOUNDED, Allowance
 from agent.artefacts import write_json, write_text
 from agent.asking import Asker
-from agent.atomic import make_durable
 from agent.batching import Batching
 from agent.budget import Budget
-from agent.config import Config, dump_config, load_config
-from agent.errors import (
-    ConfigError,
-    Interrupted,
-    ModelUnusable,
-    RoofclimbError,
-    UnfitEnvironment,
-    WaitingForAnswer,
-)
+from agent.config import Config, load_config
+from agent.errors import ConfigError, Interrupted, RoofclimbError, UnfitEnvironment, WaitingForAnswer
 from agent.events import (
     AnyEvent,
     CeilingsMeasured,
-    Evaluated,
     Paused,
     ReplyReceived,
-    RequestSent,
     RunEnded,
     RunStarted,
     SessionStarted,
@@ -47,22 +31,24 @@ from agent.events import (
 from agent.executors.choose import open_executor
 from agent.faults import as_exit_codes
 from agent.hidden_shapes import draw_shapes, with_hidden
-from agent.journal import Journal, read_events
-from agent.llm.prices import load_prices, price_for
-from agent.llm.registry import PROVIDERS, check_key, check_settings, make_batches, make_provider
+from agent.journal import Journal
+from agent.llm.registry import make_batches, make_provider
 from agent.llm.types import LLMSettings, Provider
 from agent.loop import optimise
 from agent.machine import Machine, find_machine, look_at
-from agent.paths import cache_folder, new_run_folder, remove_run_folder
+from agent.paths import cache_folder, new_run_folder
 from agent.progress import Progress
 from agent.report.build import write_reports
 from agent.retrying import RetryLog
-from agent.role_checks import check_roles
 from agent.roles import Providers, Roles
 from agent.run import Run
+from agent.run_checks import check_llm, check_run
+from agent.run_folder import copy_inputs, is_run, taken_back_if_empty
 from agent.scopes import scope_of
-from agent.state import State, StateFold, fold, write_state
+from agent.state import State, write_state
+from agent.state_fold import StateFold, fold
 from agent.task import Task, on_machine, open_harness, prepare_task
+from agent.this_process import stop_on_signals
 from backends.types import Backend, ToolchainError
 from memory.errors import StoreError
 from memory.store import Store
@@ -75,7 +61,6 @@ _T = TypeVar("_T")
 FindMachine = Callable[[Config, Backend, Callable[[str], None]], Machine]
 """What finds the machine that a task's kernels run on."""
 
-_PR_SET_DUMPABLE = 4
 _PAUSES: dict[type[RoofclimbError], str] = {Interrupted: "interrupted", WaitingForAnswer: "waiting"}
 
 
@@ -92,27 +77,6 @@ def start(config: Config, progress: Callable[[int], Progress]) -> State:
         return proceed(folder, progress)
 
 
-def check_run(config: Config) -> Task:
-    """The task of a config that a run can be made of. Raises ConfigError, ModelUnusable."""
-    check_llm(config)
-    task = prepare_task(config)
-    if config.task.reference is None:
-        raise ConfigError("task.reference: a run needs one; without a reference nothing can be accepted")
-    return task
-
-
-@contextmanager
-def taken_back_if_empty(folder: Path) -> Iterator[None]:
-    """A task that cannot be measured leaves no half of a run: nothing is lost where nothing was measured or asked."""
-    try:
-        yield
-    except (ConfigError, UnfitEnvironment):
-        log = folder / "events.jsonl"
-        if not log.is_file() or not any(isinstance(e, Evaluated | RequestSent) for e in read_events(log)[0]):
-            remove_run_folder(folder)
-        raise
-
-
 def resume(folder: Path, progress: Callable[[int], Progress]) -> State:
     """Go on with a run where it stopped.
 
@@ -123,11 +87,6 @@ def resume(folder: Path, progress: Callable[[int], Progress]) -> State:
     if not is_run(folder):
         raise ConfigError(f"{folder}: not a run folder (config.yaml and events.jsonl are not both there)")
     return proceed(folder, progress)
-
-
-def is_run(folder: Path) -> bool:
-    """Whether a run was begun in the folder: its log is made last."""
-    return (folder / "config.yaml").is_file() and (folder / "events.jsonl").is_file()
 
 
 def proceed(
@@ -295,35 +254,6 @@ def _log_session(folder: Path, journal: Journal, task: Task, machine: Machine, l
     write_text(folder / "env.md", to_markdown(environment))
 
 
-def keep_secrets() -> None:
-    """Make this process undumpable: no other process of the user reads its memory or its `/proc/PID/environ`.
-
-    Nor is there ever a core file with keys in it, wherever the machine puts those.
-    """
-    ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
-
-
-@contextmanager
-def stop_on_signals(stopped: threading.Event, told: Callable[[str], None] | None = None) -> Iterator[None]:
-    """The first SIGINT or SIGTERM asks to stop after the step, and says so; a second one ends at once."""
-
-    def ask(number: int, _: FrameType | None) -> None:
-        if stopped.is_set():
-            signal.signal(number, signal.SIG_DFL)
-            os.kill(os.getpid(), number)
-        stopped.set()
-        if told is not None:  # from a thread of its own: what it locks may be held by what the signal came into
-            threading.Thread(target=told, args=("stopping after this step; once more ends at once",)).start()
-
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
 def _provider_maker(journal: Journal, budget: Budget) -> Callable[[LLMSettings], Provider]:
     """What makes a provider that leaves out what models of this run rejected, and logs each wait before it begins."""
     rejected = [name for event in journal.all(ReplyReceived) for name in event.reply.rejected]
@@ -342,62 +272,11 @@ def _usable(make: Callable[[LLMSettings], _T]) -> Callable[[LLMSettings], _T]:
     return made
 
 
-def check_llm(config: Config, *, asks: bool = True) -> None:
-    """Refuse a model section that cannot work, before anything is measured. A run that asks nothing needs no key."""
-    keep_secrets()  # keys are read from here on
-    if config.llm is None:
-        raise ConfigError(f"llm: is required for a run; name a provider ({', '.join(PROVIDERS)})")
-    for where, settings in Roles(config.llm).in_use().items():
-        _check_settings(where, settings, config, asks=asks)
-    problem = check_roles(config, config.llm)
-    if problem is not None:
-        raise ConfigError(problem)
-
-
-def _check_settings(where: str, settings: LLMSettings, config: Config, *, asks: bool) -> None:
-    prefix = "" if where == "llm" else f"{where}: "
-    problem = check_settings(settings)
-    if problem is not None and problem != check_key(settings):
-        raise ConfigError(f"{prefix}{problem}")
-    if problem is not None and asks:
-        raise ModelUnusable(f"{prefix}{problem}")
-    if config.budget.usd is not None and settings.provider not in ("replay", "file"):
-        table = load_prices(settings.prices)
-        if price_for(settings.provider, settings.model, table) is None:
-            raise ConfigError(
-                f"budget.usd: no price is known for {settings.provider} {settings.model}; "
-                "add it to the price table (llm.prices) or set budget.tokens instead"
-            )
-
-
 def _open_store(config: Config) -> Store:
     try:
         return Store(config.memory.url)
     except StoreError as error:
         raise ConfigError(f"memory.url: {error}") from None
-
-
-def copy_inputs(config: Config, task: Task, folder: Path) -> None:
-    """Write `config.yaml`. Baseline and reference travel with the run; everything after reads the copies."""
-    section = config.task
-    assert section.reference is not None
-    try:
-        (folder / "baseline").mkdir(parents=True, exist_ok=True)
-        kernel = Path("baseline") / f"kernel{task.backend.suffix}"
-        reference = Path("baseline") / "reference.py"
-        shutil.copyfile(section.baseline, folder / kernel)
-        shutil.copyfile(section.reference, folder / reference)
-        build = section.build.model_copy(update={"include": task.spec.include})
-        copied = section.model_copy(
-            update={"baseline": kernel, "reference": reference, "build": build, "backend": task.backend.name}
-        )
-        dump_config(config.model_copy(update={"task": copied}), folder / "config.yaml")
-        (folder / "events.jsonl").touch()
-        make_durable(folder)
-    except OSError as error:
-        raise UnfitEnvironment(
-            f"{folder}: cannot write ({error.strerror}); free space or choose another `output`"
-        ) from None
 
 
 def _log_start(folder: Path, journal: Journal, config: Config, task: Task) -> None:

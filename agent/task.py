@@ -363,4 +363,4 @@ def _tolerance(section: TaskSection) -> tuple[Tolerance | None, float, float]:
     eps_factor = (given and given.eps_factor) or _EPS_FACTOR
     if given is None:
         return None, baseline_factor, eps_factor
-    return Tolerance(given.atol, given.rtol, baseline_factor, eps_factor), baseline_factor, eps_factor
+    return Tolerance(given.atol, given.rtol), baseline_factor, eps_factor

@@ -26,7 +26,8 @@ from agent.journal import Journal, read_events
 from agent.loop import iterate
 from agent.paths import cache_folder, find_config
 from agent.progress import make_progress
-from agent.session import copy_inputs, open_run
+from agent.run_folder import copy_inputs
+from agent.session import open_run
 from agent.stages.baseline import measure_baseline
 from agent.task import prepare_task
 

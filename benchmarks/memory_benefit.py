@@ -24,8 +24,7 @@ memory holds a night of the same family, a decade of work away, on which every e
 The memory is the real one: records by `agent.stages.learning` from `attribute`, kept in a `Store`, read by `recall`.
 
 **The measure.** Evaluations until one is within 5% of the landscape's best, and the share of evaluations spent on a
-strategy that had failed before: in this night, or in the earlier night of the same task. A failure that memory itself
-took back (a later attribution of the same method succeeded) is counted apart, as lifted. A night ends after
+strategy that had failed before: in this night, or in the earlier night of the same task. A night ends after
 `--iterations`, or with nothing left to draw; one that never came there counts as twice the night. Intervals are
 bootstrap 95% over the seeds.
 """
@@ -71,22 +70,12 @@ class Result:
         tried: strategies by their place in the space, in order.
         repeats: how many of them, on a strategy that had failed before in this night.
         old_repeats: how many of them, on a strategy that failed in the earlier night of the same task.
-        lifted: the same, where memory had taken the failure back, that night or tonight.
     """
 
     reached: int | None
     tried: tuple[int, ...]
     repeats: int
     old_repeats: int
-    lifted: int
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """Strategies that failed in a night, and those of them that its memory took back."""
-
-    all: frozenset[int] = frozenset()
-    lifted: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +84,7 @@ class Played:
 
     result: Result
     records: tuple[StoredRecord, ...]
-    failed: Failed
+    failed: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +147,7 @@ def play(
     space: Space,
     case: str,
     night: Night,
-    before: Failed,
+    before: frozenset[int],
     rules: Rules,
     rng: random.Random,
 ) -> tuple[Result, frozenset[int]]:
@@ -176,7 +165,7 @@ def play(
     tried: list[int] = []
     failed: set[int] = set()
     best: int | None = None
-    best_speedup, reached, repeats, old_repeats, lifted = 1.0, None, 0, 0, 0
+    best_speedup, reached, repeats, old_repeats = 1.0, None, 0, 0
     for _ in range(rules.iterations):
         recalled = night.recall() if remembers else None
         known = {best} if case == "none" else set(tried)
@@ -185,17 +174,12 @@ def play(
         def admits(i: int, recalled: Recall | None = recalled) -> bool:
             return recalled is None or not night.refused(space.strategies[i], recalled, rules.blocks)
 
-        chosen = draw(space, left, recalled, admits, night.name, rng)
-        failed_then = before.all.intersection(chosen)
-        taken_back = before.lifted | night.succeeded() if failed_then else before.lifted
-        for i in chosen:
+        for i in draw(space, left, recalled, admits, night.name, rng):
             strategy = space.strategies[i]
             speedup = space.speedup(strategy)
             tried.append(i)
             repeats += i in failed
-            if i in failed_then:
-                lifted += i in taken_back
-                old_repeats += i not in taken_back
+            old_repeats += i in before
             if space.failed(strategy):
                 failed.add(i)
             if reached is None and speedup >= CLOSE * space.best:
@@ -204,7 +188,7 @@ def play(
                 best, best_speedup = i, speedup
             if remembers:
                 night.attempt(strategy)
-    return Result(reached, tuple(tried), repeats, old_repeats, lifted), frozenset(failed)
+    return Result(reached, tuple(tried), repeats, old_repeats), frozenset(failed)
 
 
 def play_with_memory(
@@ -213,7 +197,7 @@ def play_with_memory(
     name: str,
     folder: Path,
     earlier: Sequence[Played],
-    before: Failed,
+    before: frozenset[int],
     rules: Rules,
     seed: int,
 ) -> Played:
@@ -224,9 +208,8 @@ def play_with_memory(
             copy_records(played.records, store, today - timedelta(days=age))
         with Night(space, name, folder, store) as night:
             result, failed = play(space, case, night, before, rules, random.Random(f"{seed}/{name}"))
-            succeeded = night.succeeded()
         records = store.query(run=name)
-    return Played(result, records, Failed(failed, failed & succeeded))
+    return Played(result, records, failed)
 
 
 def inverted(landscape: Landscape) -> Landscape:
@@ -275,7 +258,9 @@ def simulate(landscapes: Sequence[Landscape], seeds: int, rules: Rules, say: Cal
 def _of_one_seed(
     spaces: Mapping[str, Space], wrong: Mapping[str, Space], folder: Path, rules: Rules, seed: int
 ) -> dict[str, dict[str, Result]]:
-    def night(space: Space, case: str, name: str, earlier: Sequence[Played] = (), before: Failed = Failed()) -> Played:
+    def night(
+        space: Space, case: str, name: str, earlier: Sequence[Played] = (), before: frozenset[int] = frozenset()
+    ) -> Played:
         return play_with_memory(space, case, name, folder, earlier, before, rules, seed)
 
     first = {name: night(space, "run", f"first_{name}") for name, space in spaces.items()}
@@ -318,7 +303,6 @@ def summary(found: Found, night: int) -> dict[str, Any]:
                 "nights": len(results),
                 "repeated": _share(results, lambda r: r.repeats),
                 "repeated_from_last_night": _share(results, lambda r: r.old_repeats),
-                "lifted": _share(results, lambda r: r.lifted),
             }
             for case, results in cases.items()
         }
@@ -357,7 +341,6 @@ def tables(told: Mapping[str, Any]) -> str:
     for key, title in (
         ("repeated", "Share of evaluations on a strategy that had failed before in the same night:"),
         ("repeated_from_last_night", "Share on a strategy that failed in an earlier night of the same task:"),
-        ("lifted", "Share on one that failed in that night and that its memory took back:"),
     ):
         lines += ["", title, "", *head]
         for name, task in told["tasks"].items():

@@ -169,12 +169,6 @@ class Night:
         """What a prompt would be told now."""
         return recall(self._run.store.query(), self._run.scope, now=datetime.now(timezone.utc))
 
-    def succeeded(self) -> frozenset[int]:
-        """Strategies whose last record of this night is a success, be it as an attribution in a larger plan."""
-        latest = {stored.fingerprint: stored.record.outcome for stored in self._run.store.query(run=self._run.run_id)}
-        places = self._space.places
-        return frozenset(places[f] for f, outcome in latest.items() if outcome == "positive" and f in places)
-
     def refused(self, strategy: Strategy, recalled: Recall, blocks: Blocks) -> bool:
         """Whether memory forbids it: as the validator of plans does, or (`wide`) for one of its methods too."""
         if blocks == "wide" and any(blocked_by(recalled, f) for f in strategy.alone(self._space.scope.backend)):

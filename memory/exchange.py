@@ -25,7 +25,7 @@ class Document(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     format: Literal["roofclimb-memory"]
-    version: Literal[1, 2]
+    version: Literal[1, 2, 3]
     records: tuple[Entry, ...]
 
 
@@ -40,7 +40,7 @@ class Imported:
 def export_text(records: Iterable[StoredRecord]) -> str:
     """The records as an exchange document, ending in a newline."""
     entries = tuple(entry_of(stored.record, datetime.fromisoformat(stored.created)) for stored in records)
-    document = Document(format="roofclimb-memory", version=2, records=entries)
+    document = Document(format="roofclimb-memory", version=3, records=entries)
     return document.model_dump_json(indent=2) + "\n"
 
 

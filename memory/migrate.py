@@ -8,7 +8,7 @@ from sqlalchemy import Connection, inspect, text
 
 from memory.schema import FIRST_SCHEMA_TABLE, REVISION_TABLE, Base
 
-HEAD = "0002"
+HEAD = "0003"
 """The revision that this Roofclimb reads and writes."""
 
 _ALEMBIC = threading.Lock()

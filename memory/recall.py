@@ -32,7 +32,8 @@ def recall(
 
     - `blocked`: it failed (negative or rejected) in exactly this scope, and its weight is at least `STALE_BELOW`.
       Newest first and never cut, because the validator refuses by it. A fingerprint is the whole strategy: a method
-      that failed by its own attribution is blocked as a plan of its own, and not in other company.
+      that failed by its own attribution is blocked as a plan of its own, and not in other company. A plan that failed
+      stays blocked until that very plan succeeds, whatever its methods do in other company.
     - `preferred`: it succeeded there. The best `limit` by ln(pooled speedup) · 2^-distance · weight, which is the order
       of the measured effects where scope, age and tools are equal.
     - `lessons`: the lessons of related scopes without repetition, at most `limit`, by 2^-distance · weight, newer first

@@ -55,6 +55,7 @@ class RecordRow(Base):
     base_ms: Mapped[float | None]
     ms: Mapped[float | None]
     together: Mapped[bool] = mapped_column(server_default=false())
+    in_company: Mapped[bool] = mapped_column(server_default=false())
 
     methods: Mapped[list[MethodRow]] = relationship(order_by=MethodRow.position, lazy="selectin")
 
@@ -92,6 +93,7 @@ def row_of(entry: Entry) -> RecordRow:
         base_ms=entry.base_ms,
         ms=entry.ms,
         together=entry.together,
+        in_company=entry.in_company,
         methods=[MethodRow(position=at, method=method) for at, method in enumerate(entry.strategy.methods)],
     )
 
@@ -122,5 +124,6 @@ def entry_of_row(row: RecordRow) -> Entry:
             "base_ms": row.base_ms,
             "ms": row.ms,
             "together": row.together,
+            "in_company": row.in_company,
         }
     )

@@ -51,9 +51,15 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """One strategy in one scope: the latest record of each run, newest first."""
+    """One strategy in one scope.
+
+    Attributes:
+        latest: the latest record of each run that speaks for it, newest first.
+        own: the newest of a plan that was exactly this strategy; None where it was only ever part of larger ones.
+    """
 
     latest: tuple[Seen, ...]
+    own: Seen | None
 
     @property
     def newest(self) -> Seen:
@@ -131,15 +137,12 @@ def seen_from(
 
 def grouped(seen: Iterable[Seen]) -> tuple[tuple[Group, ...], ...]:
     """For each strategy its groups, the nearest scope first."""
-    latest: dict[str, dict[Scope, dict[str, Seen]]] = {}
+    found: dict[str, dict[Scope, list[Seen]]] = {}
     for one in seen:
-        runs = latest.setdefault(one.stored.fingerprint, {}).setdefault(one.stored.record.scope, {})
-        known = runs.get(one.stored.record.run)
-        if known is None or one.age_key > known.age_key:
-            runs[one.stored.record.run] = one
+        found.setdefault(one.stored.fingerprint, {}).setdefault(one.stored.record.scope, []).append(one)
     return tuple(
-        tuple(sorted((_group(runs.values()) for runs in scopes.values()), key=lambda group: group.newest.distance))
-        for scopes in latest.values()
+        tuple(sorted(map(_group, scopes.values()), key=lambda group: group.newest.distance))
+        for scopes in found.values()
     )
 
 
@@ -148,7 +151,9 @@ def standing(groups: tuple[Group, ...]) -> Standing:
     nearest = groups[0]
     if nearest.verdict == "failed":
         for other in groups[1:]:
-            later = other.newest.age_key > nearest.newest.age_key
+            # What its methods did in other company lifts no block of a plan that failed.
+            lifts = other.newest if nearest.record.in_company else other.own
+            later = lifts is not None and lifts.age_key > nearest.newest.age_key
             if other.verdict == "worked" and later and other.newest.distance < UNBLOCKS_WITHIN:
                 failed = f"failed {_where(nearest)} (record {nearest.newest.stored.id})"
                 return _offered(other, f"{failed}, but later it worked {_where(other)}")
@@ -160,8 +165,15 @@ def standing(groups: tuple[Group, ...]) -> Standing:
     return _offered(nearest, f"worked {_where(nearest)}")
 
 
-def _group(runs: Iterable[Seen]) -> Group:
-    return Group(tuple(sorted(runs, key=lambda seen: seen.age_key, reverse=True)))
+def _group(seen: list[Seen]) -> Group:
+    """All runs speak; where the newest plan of exactly this strategy failed, only such plans, while it may block."""
+    speaking = sorted(seen, key=lambda one: one.age_key)
+    plans = [one for one in speaking if not one.stored.record.in_company]
+    own = plans[-1] if plans else None
+    if own is not None and own.stored.record.outcome != "positive" and own.weight >= STALE_BELOW:
+        speaking = plans
+    latest = {one.stored.record.run: one for one in speaking}
+    return Group(tuple(sorted(latest.values(), key=lambda one: one.age_key, reverse=True)), own)
 
 
 def _failed(group: Group) -> Standing:

@@ -42,6 +42,7 @@ class Record:
         noise: the smallest relative gain that this run could claim; None where it was not kept.
         base_ms, ms: time of the kernel it was applied to, and with it.
         together: none of its methods helps alone: the effect is of all of them, and theirs only together.
+        in_company: it is part of a larger plan, and the outcome its share of that plan's; else the plan was exactly it.
     """
 
     scope: Scope
@@ -59,6 +60,7 @@ class Record:
     base_ms: float | None = None
     ms: float | None = None
     together: bool = False
+    in_company: bool = False
 
 
 @dataclass(frozen=True, slots=True)

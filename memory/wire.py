@@ -87,6 +87,7 @@ class Entry(_Model):
     base_ms: Effect | None = None
     ms: Effect | None = None
     together: bool = False
+    in_company: bool = False
 
     @field_validator("fingerprint")
     @classmethod
@@ -178,6 +179,7 @@ class Entry(_Model):
             base_ms=self.base_ms,
             ms=self.ms,
             together=self.together,
+            in_company=self.in_company,
         )
 
     def stored(self, record_id: int) -> StoredRecord:
@@ -216,6 +218,7 @@ def entry_of(record: Record, created: datetime) -> Entry:
             base_ms=record.base_ms,
             ms=record.ms,
             together=record.together,
+            in_company=record.in_company,
         )
     except ValidationError as error:
         raise ValueError(f"this record cannot be remembered: {first_error(error.errors())}") from error

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import json
-import uuid
 from collections.abc import Callable, Mapping
 
 # CUdevice_attribute of cuda.h; the numbers are part of the driver's ABI.
@@ -35,7 +34,7 @@ _REMEDIES: Mapping[int, str] = {
 
 
 def main() -> None:
-    """Print `{"fault": …}`, or `{"devices": [{"uuid": …, "sm_count": …}, …]}`."""
+    """Print `{"fault": …}`, or `{"devices": [{"sm_count": …}, …]}`."""
     try:
         cuda = ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -56,13 +55,8 @@ def _read(cuda: ctypes.CDLL) -> dict[str, object]:
     return {"devices": [_device(cuda, ordinal) for ordinal in range(_number(cuda.cuDeviceGetCount) or 0)]}
 
 
-def _device(cuda: ctypes.CDLL, ordinal: int) -> dict[str, object]:
-    raw = (ctypes.c_ubyte * 16)()
-    known = cuda.cuDeviceGetUuid(ctypes.byref(raw), ordinal) == 0
-    return {
-        "uuid": f"GPU-{uuid.UUID(bytes=bytes(raw))}" if known else None,
-        **{name: _number(cuda.cuDeviceGetAttribute, number, ordinal) for name, number in _ATTRIBUTES.items()},
-    }
+def _device(cuda: ctypes.CDLL, ordinal: int) -> dict[str, int | None]:
+    return {name: _number(cuda.cuDeviceGetAttribute, number, ordinal) for name, number in _ATTRIBUTES.items()}
 
 
 def _number(query: Callable[..., int], *arguments: int) -> int | None:

@@ -124,17 +124,6 @@ class GpuSample:
         return None if self.throttle is None else not _DISTURBING.isdisjoint(self.throttle)
 
 
-def list_gpus() -> tuple[GpuFacts, ...]:
-    """Every GPU of the machine that answers, as `nvidia-smi` counts; what CUDA alone knows is None where it fails.
-
-    Raises:
-        ToolchainError: there is no driver, it does not work, or it sees no GPU.
-    """
-    gpus = tuple(entry for entry in entries() if isinstance(entry, GpuFacts))
-    told = {device.uuid: device for device in _ask_driver(",".join(gpu.uuid for gpu in gpus)).devices}
-    return tuple(_completed(gpu, told.get(gpu.uuid)) for gpu in gpus)
-
-
 def find_gpu(selector: int | str) -> GpuFacts:
     """The GPU that a task names.
 
@@ -358,7 +347,6 @@ class _DriverDevice(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    uuid: str | None
     sm_count: int | None
     l2_bytes: int | None
     shared_per_block_bytes: int | None
@@ -389,9 +377,7 @@ def _ask_driver(visible: str) -> _DriverAnswer:
         return _DriverAnswer(fault=f"the CUDA driver could not be asked ({said}); {_LOOK}")
 
 
-def _completed(gpu: GpuFacts, device: _DriverDevice | None) -> GpuFacts:
-    if device is None:
-        return gpu
+def _completed(gpu: GpuFacts, device: _DriverDevice) -> GpuFacts:
     return replace(
         gpu,
         sm_count=device.sm_count,

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import parse_qs, unquote
 
-from tests.loopback import _EVENTS, Answer, Api, Asked, Fault, Loopback, _Handler
+from tests.loopback import Answer, Asked, Fault, Loopback, _Handler
+from tests.loopback_events import EVENTS, Api
 
 _BEDROCK = re.compile(r"/model/([^/]+)/invoke-with-response-stream")
 _VERTEX = re.compile(r"/projects/([^/]+)/locations/([^/]+)/publishers/anthropic/models/([^/:]+):streamRawPredict")
@@ -81,7 +82,7 @@ class _CloudHandler(_Handler):
         self.send_header("content-type", "application/vnd.amazon.eventstream")
         self.send_header("x-amzn-requestid", f"req_{asked.number}")
         self.end_headers()
-        for index, event in enumerate(_EVENTS["anthropic"](self.server_of, asked, answer)):
+        for index, event in enumerate(EVENTS["anthropic"](self.server_of, asked, answer)):
             if isinstance(answer, Fault) and answer.kind == "overloaded" and index == 1:
                 self.wfile.write(
                     _frame({":message-type": "exception", ":exception-type": "throttlingException"}, answer.error)

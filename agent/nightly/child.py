@@ -23,7 +23,9 @@ from agent.nightly.asked import Job
 from agent.nightly.survey import Survey, survey
 from agent.progress import Progress, make_progress
 from agent.run import Run
-from agent.session import check_run, copy_inputs, is_run, proceed, taken_back_if_empty
+from agent.run_checks import check_run
+from agent.run_folder import copy_inputs, is_run, taken_back_if_empty
+from agent.session import proceed
 
 _PR_SET_PDEATHSIG = 1
 

@@ -20,7 +20,7 @@ from agent.nightly.night import Night, names_of, stamped
 from agent.nightly.page import as_text
 from agent.nightly.summary import INTERRUPTED, NightSummary
 from agent.paths import new_night_folder
-from agent.session import keep_secrets, stop_on_signals
+from agent.this_process import keep_secrets, stop_on_signals
 
 LOG = "night.jsonl"
 

@@ -30,7 +30,7 @@ from agent.nightly.survey import Survey, by_expected_gain
 from agent.nightly.telling import tell
 from agent.paths import make_latest, new_run_folder
 from agent.report import fmt
-from agent.session import is_run
+from agent.run_folder import is_run
 from agent.state import State
 
 # A second try, after all others, would end the same way: finished, a config that is wrong, an answer to wait for.

@@ -13,8 +13,9 @@ from agent.journal import read_events
 from agent.nightly import events as ev
 from agent.nightly.events import NightEvent
 from agent.report.view import headline
-from agent.session import is_run
-from agent.state import State, fold
+from agent.run_folder import is_run
+from agent.state import State
+from agent.state_fold import fold
 
 Outcome = Literal[
     "faster", "no gain", "unclear", "failed", "waiting", "interrupted", "not reached", "working", "queued"

@@ -12,7 +12,7 @@ from agent.journal import read_events
 from agent.report.html import render_html
 from agent.report.summary import render_summary
 from agent.report.view import last
-from agent.state import fold
+from agent.state_fold import fold
 
 
 def write_reports(folder: Path) -> None:

@@ -38,6 +38,19 @@ def _run_rows(state: State, events: Sequence[AnyEvent]) -> list[tuple[str, str]]
         ("run", f"{started.run_id}, roofclimb {started.version}, started {fmt.instant(started.at)}"),
         ("status", f"{state.status}{': ' + state.stop_reason if state.stop_reason else ''}"),
         ("model", f"{model}{recorded}"),
+        *_retry_rows(events),
+    ]
+
+
+def _retry_rows(events: Sequence[AnyEvent]) -> list[tuple[str, str]]:
+    """Builds and evaluations that were lost with the place where they ran: how many of each, where and why."""
+    lost: dict[str, Counter[str]] = {}
+    for event in of_type(events, ev.TaskRetried):
+        kind = event.task.partition(" of ")[0]
+        lost.setdefault(kind, Counter())[f"at {event.place}: {event.reason}"] += 1
+    return [
+        (f"{kind}s lost and done again", "; ".join(f"{number} {where}" for where, number in reasons.items()))
+        for kind, reasons in lost.items()
     ]
 
 

@@ -128,10 +128,6 @@ def _figures(a: RunView, b: RunView) -> tuple[Row, ...]:
     )
 
 
-def _speedup(view: RunView) -> str:
-    return fmt.speedup(view.state.speedup, *(view.state.speedup_interval or (None, None)))
-
-
 def _branch_count(state: State) -> str:
     return f"{sum(b.status == 'pass' for b in state.branches)} of {len(state.branches)}"
 

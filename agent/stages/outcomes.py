@@ -6,7 +6,7 @@ Missing evidence teaches nothing, nor does a fault of the machine.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from agent.events import Attribution, Evaluated
 from agent.plan import Plan
@@ -111,7 +111,9 @@ def attempt_records(
         whole = next((pair for pair in pairs if set(pair.methods) == set(plan.method_ids)), None)
         text = pair_lesson(plan, whole, origin.scope.family, fates.failures, fates.count) if whole else ""
         found.append(_measured(origin, plan.strategy, comparison, text, together=whole is not None))
-    return tuple(record for record in found if record is not None)
+    return tuple(
+        replace(record, in_company=len(record.strategy.methods) < len(plan.methods)) for record in found if record
+    )
 
 
 def failure_records(origin: Origin, plan: Plan, fates: BranchFates) -> tuple[Record, ...]:

@@ -14,7 +14,8 @@ from agent import events as ev
 from agent.events import AnyEvent
 from agent.report import fmt
 from agent.report.view import name_of
-from agent.state import State, StateFold
+from agent.state import State
+from agent.state_fold import StateFold
 from agent.watching.branch_steps import BranchSteps, BranchTracker
 from backends.types import Rejected
 

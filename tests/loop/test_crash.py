@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from agent.config import load_config
-from agent.session import check_run, copy_inputs
+from agent.run_checks import check_run
+from agent.run_folder import copy_inputs
 from tests.loop.elsewhere import OTHER
 from tests.loop.scenario import METHOD, fenced, kernel, one_line, plan, replay_task, roofclimb, start, wait_for
 

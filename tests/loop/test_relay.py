@@ -10,7 +10,7 @@ import pytest
 from agent.config import dump_config, load_config
 from agent.journal import read_events
 from agent.paths import CONFIGS
-from agent.session import copy_inputs
+from agent.run_folder import copy_inputs
 from agent.task import prepare_task
 from backends.types import ToolchainError
 from profiling.gpu_device import find_gpu

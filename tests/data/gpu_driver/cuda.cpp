@@ -24,14 +24,8 @@ int cuDeviceGetCount(int *count) {
   *count = shown("GPU-11111111") + shown("GPU-33333333");
   return 0;
 }
-int cuDeviceGetUuid(unsigned char *uuid, int ordinal) {
-  static const unsigned char tail[] = {0x22, 0x22, 0x33, 0x33, 0x44, 0x44, 0x55, 0x55, 0x55, 0x55, 0x55, 0x55};
-  std::memset(uuid, ordinal == 0 && shown("GPU-11111111") ? 0x11 : 0x33, 4);
-  std::memcpy(uuid + 4, tail, sizeof tail);
-  return 0;
-}
 int cuDeviceGetAttribute(int *value, int attribute, int ordinal) {
-  if (ordinal != 0) return 1;
+  if (ordinal != 0 || !shown("GPU-11111111")) return 1;
   switch (attribute) {
     case 16: *value = 132; return 0;
     case 38: *value = 62914560; return 0;

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from agent import events as ev
 from agent.cli import main
 from agent.inspection import finished
-from agent.state import fold
+from agent.state_fold import fold
 from tests.unit.agent import event_log
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from agent import events as ev
 from agent.elsewhere import Elsewhere, comparable_ms
 from agent.progress import describe
-from agent.state import fold
+from agent.state_fold import fold
 from profiling.types import Evaluation, Timing
 from tests.unit.agent.event_log import opening, stamped
 

@@ -14,7 +14,7 @@ from agent.hidden_shapes import draw_shapes, with_hidden
 from agent.machine import here
 from agent.paths import CONFIGS
 from agent.report.summary import render_summary
-from agent.state import fold
+from agent.state_fold import fold
 from agent.task import Task, open_harness, prepare_task
 from backends.types import Built, Rejected
 from tests.loop.scenario import BASELINE, write_task

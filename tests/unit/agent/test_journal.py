@@ -9,7 +9,7 @@ import pytest
 from agent.errors import ConfigError
 from agent.events import AaMeasured, Noted, RequestSent
 from agent.journal import Journal, read_events
-from agent.state import fold
+from agent.state_fold import fold
 
 
 def test_a_step_is_done_once_and_its_result_survives_the_process(tmp_path: Path) -> None:

@@ -260,4 +260,4 @@ def test_an_older_memory_is_carried_over_by_any_command_and_said(tmp_path: Path)
         connection.executescript((ROOT / "tests" / "data" / "memory" / "v1.sqlite.sql").read_text())
     done = memory("list", "--url", f"sqlite:///{file}", "--json")
     assert len(as_json(done)["records"]) == 3
-    assert "was brought from revision 0001 to 0002; before: " in done.stderr
+    assert "was brought from revision 0001 to 0003; before: " in done.stderr

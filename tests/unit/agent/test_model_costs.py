@@ -7,7 +7,7 @@ import pytest
 from agent import events as ev
 from agent.events import Event
 from agent.llm.types import Reply, Step, Usage
-from agent.state import fold
+from agent.state_fold import fold
 from backends.types import Rejected
 from tests.unit.agent.event_log import stamped
 

@@ -18,7 +18,7 @@ from agent.report.build import write_reports
 from agent.report.html import render_html
 from agent.report.summary import render_summary
 from agent.report.waterfall import is_zoomed, waterfalls
-from agent.state import fold
+from agent.state_fold import fold
 from profiling.sanitizers.findings import Finding, SanitizerReport, Unavailable
 from profiling.types import Work
 from tests.unit.agent import event_log, gpu_log
@@ -184,6 +184,19 @@ def test_memory_cost_and_trust_are_told() -> None:
         "prompt differs from the recorded one",
     ):
         assert expected in text
+
+
+def test_what_was_lost_with_a_node_and_done_again_is_told() -> None:
+    """A cluster that loses every second node would look like one that works."""
+    tasks = ("evaluation of build 0a1b2c3d", "build of b0/kernel.cu", "evaluation of build 4e5f6071")
+    retried = [
+        ev.TaskRetried(key=str(at), task=task, place="the Ray cluster", reason="node died")
+        for at, task in enumerate(tasks)
+    ]
+    text = summary([*event_log.whole_run(), *event_log.stamped(retried)])
+    assert "| evaluations lost and done again | 2 at the Ray cluster: node died |" in text
+    assert "| builds lost and done again | 1 at the Ray cluster: node died |" in text
+    assert "lost and done again" not in summary(event_log.whole_run())
 
 
 def test_what_ran_under_sanitizers_and_what_did_not_is_told() -> None:

@@ -12,7 +12,7 @@ from playwright.sync_api import Browser
 from agent import events as ev
 from agent.report.build import write_reports
 from agent.report.html import render_html
-from agent.state import fold
+from agent.state_fold import fold
 from tests.chromium import SIZES, Scheme, open_browser, visit
 from tests.unit.agent import event_log, gpu_log
 

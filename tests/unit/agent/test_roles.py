@@ -11,7 +11,7 @@ from agent.config_llm import LLMSection
 from agent.errors import ConfigError, ModelUnusable
 from agent.llm.types import LLMSettings, Provider, Step
 from agent.roles import Providers, Roles
-from agent.session import check_llm
+from agent.run_checks import check_llm
 from tests.loop.scenario import write_task
 
 PLAN, ABLATE = Step(1, "plan"), Step(1, "ablate", "memory.loop_interchange")

@@ -11,7 +11,7 @@ from pathlib import Path
 import memory_benefit
 import pytest
 from landscape_data import FOLDER, load
-from memory_benefit import CASES, Failed, Rules, inverted, play, play_with_memory
+from memory_benefit import CASES, Rules, inverted, play, play_with_memory
 from replayed_night import Night, Space
 
 from memory.store import Store
@@ -56,7 +56,7 @@ def test_the_proposer_sees_of_the_landscape_only_what_memory_tells(space: Space,
     drawn = []
     for number, place in enumerate((space, Space(inverted(space.landscape)))):
         with Store(f"sqlite:///{tmp_path}/{number}.db") as store, Night(place, f"n{number}", tmp_path, store) as night:
-            result, _ = play(place, case, night, Failed(), Rules(3, "validator"), random.Random(1))
+            result, _ = play(place, case, night, frozenset(), Rules(3, "validator"), random.Random(1))
         drawn.append(result.tried)
     alike = len(drawn[0]) if case == "history" else memory_benefit.BRANCHES
     assert drawn[0][:alike] == drawn[1][:alike]
@@ -65,7 +65,7 @@ def test_the_proposer_sees_of_the_landscape_only_what_memory_tells(space: Space,
 
 def test_an_earlier_night_of_the_same_task_finds_the_best_at_once(space: Space, tmp_path: Path) -> None:
     rules = Rules(20, "validator")
-    first = play_with_memory(space, "run", "first", tmp_path, (), Failed(), rules, 3)
+    first = play_with_memory(space, "run", "first", tmp_path, (), frozenset(), rules, 3)
     assert first.result.reached is not None
     second = play_with_memory(space, "all", "second", tmp_path, [first], first.failed, rules, 3)
     assert second.result.reached is not None

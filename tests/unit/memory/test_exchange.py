@@ -49,7 +49,7 @@ def test_a_document_of_version_1_is_read(document: str) -> None:
     old = json.loads(document)
     old["version"] = 1
     for entry in old["records"]:
-        for new in ("noise", "base_ms", "ms", "together"):
+        for new in ("noise", "base_ms", "ms", "together", "in_company"):
             del entry[new]
     assert len(parse(json.dumps(old))) == 3
 
@@ -109,7 +109,7 @@ def _drop(field: str) -> Callable[[Any], None]:
         (_set("records", 1, "lesson", to="word " * 61), "entry 1, field lesson: a lesson has at most 60 words"),
         (_drop("run"), "entry 1, field run: Field required"),
         (_set("records", 1, to=None), "entry 1, Input should be"),
-        (_set("version", to=3), "field version: Input should be 1 or 2"),
+        (_set("version", to=4), "field version: Input should be 1, 2 or 3"),
         (_set("format", to="other"), "field format: "),
         (_set("records", to=None), "field records: "),
     ],
@@ -132,4 +132,4 @@ def test_what_is_no_document_is_refused(text: str | bytes) -> None:
 def test_a_newer_document_is_called_newer_before_anything_else() -> None:
     """It would be called broken because it has fields of its own."""
     with pytest.raises(ExchangeError, match=r"^field version"):
-        parse('{"records": [{"new": 1}], "extra": 1, "version": 3, "format": "roofclimb-memory"}')
+        parse('{"records": [{"new": 1}], "extra": 1, "version": 4, "format": "roofclimb-memory"}')

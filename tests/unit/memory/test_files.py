@@ -54,7 +54,7 @@ def _truncate(file: Path) -> None:
 
 def _make_newer(file: Path) -> None:
     with closing(sqlite3.connect(file)) as connection, connection:
-        connection.execute("UPDATE roofclimb_revision SET version_num = '0003'")
+        connection.execute("UPDATE roofclimb_revision SET version_num = '0099'")
 
 
 def _make_foreign(file: Path) -> None:
@@ -71,7 +71,7 @@ def _make_foreign(file: Path) -> None:
         (_truncate, "restore it from a backup or move it away", "corrupt"),
         (
             _make_newer,
-            "has tables of revision 0003 and this Roofclimb knows 0002; use the Roofclimb that wrote",
+            "has tables of revision 0099 and this Roofclimb knows 0003; use the Roofclimb that wrote",
             "newer",
         ),
         (_make_foreign, "is a database of something else; give another memory.url", None),

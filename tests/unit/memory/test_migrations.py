@@ -56,7 +56,8 @@ def test_what_version_1_wrote_is_read_and_can_be_added_to(old: str) -> None:
         assert [f.id for f in found] == [1, 2, 3]
         assert found[0].record.strategy.methods == ("memory.tiling_cache", "compute.simd")
         assert found[0].record.lesson == "Tile for L2"
-        assert (found[0].record.noise, found[0].record.together) == (None, False)
+        first = found[0].record
+        assert (first.noise, first.together, first.in_company) == (None, False, False)
         assert store.add([record("new")]) == (4,)
         assert store.migrated is not None
         assert f"from revision 0001 to {HEAD}" in store.migrated

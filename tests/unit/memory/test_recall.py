@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime, timezone
+from typing import Any
 
 import pytest
 
 from memory.fingerprint import fingerprint
 from memory.recall import HALF_LIFE_DAYS, blocked_by, evidence, recall
-from memory.types import Recall, Scope, StoredRecord, Strategy
+from memory.store import Store
+from memory.types import Recall, Record, Scope, StoredRecord, Strategy
 from tests.unit.memory.records import GEMM, NOW, record, stored
 
 NEXT_DECADE = replace(GEMM, shape_class="1e9")
@@ -78,6 +81,45 @@ def test_a_later_success_in_a_near_scope_unblocks() -> None:
     assert [advice.record_id for advice in told.preferred] == [2]
     assert len(here(failed, stored(2, record(scope=NEXT_DECADE), days_ago=20)).blocked) == 1
     assert len(here(failed, stored(2, record(scope=SISTER), days_ago=3)).blocked) == 1
+
+
+def in_company(*args: str, **kwargs: Any) -> Record:
+    return replace(record(*args, **kwargs), in_company=True)
+
+
+def test_a_plan_that_failed_stays_blocked_whatever_its_method_did_in_other_company(sqlite_store: Store) -> None:
+    """The stencil without branches is slower alone and faster beside another method: alone it was tried every night."""
+    alone = record("m", outcome="negative", effect=0.9)
+    beside = [in_company("m", run="run_2"), record("m", "n", run="run_2"), in_company("m", iteration=2)]
+    sqlite_store.add([alone, *beside])
+    told = recall(sqlite_store.query(), GEMM, now=datetime.now(timezone.utc))
+    assert [advice.methods for advice in told.blocked] == [("m",)]
+    assert [advice.methods for advice in told.preferred] == [("m", "n")]
+    sqlite_store.add([record("m", run="run_3")])
+    later = recall(sqlite_store.query(), GEMM, now=datetime.now(timezone.utc))
+    assert later.blocked == ()
+    assert ("m",) in [advice.methods for advice in later.preferred]
+
+
+def test_a_method_known_from_larger_plans_alone_goes_by_them() -> None:
+    failed = stored(1, in_company("m", outcome="negative", effect=0.9), days_ago=9)
+    assert [advice.record_id for advice in here(failed).blocked] == [1]
+    assert here(failed, stored(2, in_company("m", run="run_2"), days_ago=3)).blocked == ()
+    assert here(failed, stored(2, in_company("m", scope=NEXT_DECADE), days_ago=3)).blocked == ()
+
+
+def test_a_near_scope_lifts_the_block_of_a_plan_only_by_that_plan() -> None:
+    failed = stored(1, record("m", outcome="negative", effect=0.9), days_ago=9)
+    assert len(here(failed, stored(2, in_company("m", scope=NEXT_DECADE), days_ago=3)).blocked) == 1
+    worked = stored(2, record("m", scope=NEXT_DECADE), days_ago=3)
+    assert here(failed, worked).blocked == ()
+    assert here(failed, worked, stored(3, in_company("m", scope=NEXT_DECADE, iteration=2), days_ago=2)).blocked == ()
+
+
+def test_a_plans_own_failure_too_old_to_block_no_longer_outweighs_larger_plans() -> None:
+    stale = stored(1, record("m", outcome="negative", effect=0.9), days_ago=HALF_LIFE_DAYS + 1)
+    told = here(stale, stored(2, in_company("m", run="run_2")))
+    assert [advice.record_id for advice in told.preferred] == [2]
 
 
 def test_preferred_by_measured_effect_on_the_nearest_scope() -> None:

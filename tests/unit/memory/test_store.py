@@ -131,7 +131,7 @@ def test_what_is_forgotten_is_gone_and_nothing_else(store: Store) -> None:
 
 def test_what_a_record_rests_on_is_kept_with_it(store: Store) -> None:
     """Pooling and pairs need them, and a person who asks why."""
-    measured = replace(record("a", "b"), noise=0.03, base_ms=1.5, ms=1.0, together=True)
+    measured = replace(record("a", "b"), noise=0.03, base_ms=1.5, ms=1.0, together=True, in_company=True)
     (found,) = (store.get(record_id) for record_id in store.add([measured]))
     assert found is not None
     assert found.record == measured

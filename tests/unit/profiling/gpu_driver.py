@@ -12,7 +12,6 @@ import pytest
 
 SOURCES = Path(__file__).parents[2] / "data" / "gpu_driver"
 H200 = "GPU-11111111-2222-3333-4444-555555555555"
-LOST = "GPU-22222222-2222-3333-4444-555555555555"
 RUBBISH = "GPU-33333333-2222-3333-4444-555555555555"
 needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++ to build the stand-in driver")
 

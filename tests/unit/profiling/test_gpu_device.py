@@ -11,13 +11,8 @@ from pydantic import TypeAdapter
 
 from backends.types import ToolchainError
 from profiling.gpu_device import GpuFacts, GpuSample, arch_warning, choose
-from tests.unit.profiling.gpu_driver import H200, LOST, RUBBISH, build_driver, needs_compiler, run_with_driver
+from tests.unit.profiling.gpu_driver import H200, RUBBISH, build_driver, needs_compiler, run_with_driver
 
-LIST = """
-import dataclasses, json
-from profiling.gpu_device import list_gpus
-print(json.dumps([dataclasses.asdict(gpu) for gpu in list_gpus()]))
-"""
 FIND = """
 import dataclasses, json
 from profiling.gpu_device import find_gpu
@@ -68,8 +63,7 @@ def test_a_gpu_is_described_in_full(driver: Path) -> None:
 @needs_compiler
 def test_what_a_driver_does_not_tell_is_unknown_and_a_lost_gpu_keeps_its_number(driver: Path) -> None:
     """A clock of 0 MHz would make every kernel faster than the chip; a shifted index would time the wrong one."""
-    first, rubbish = json.loads(run_with_driver(driver, LIST))
-    assert (first["uuid"], first["sm_count"]) == (H200, 132)
+    rubbish = json.loads(run_with_driver(driver, FIND.format(RUBBISH[:12])))
     assert (rubbish["index"], rubbish["uuid"], rubbish["name"], rubbish["arch"]) == (
         2,
         RUBBISH,
@@ -79,7 +73,6 @@ def test_what_a_driver_does_not_tell_is_unknown_and_a_lost_gpu_keeps_its_number(
     told = {"index", "uuid", "name", "arch", "driver_version", "cuda_version"}
     assert {name: value for name, value in rubbish.items() if name not in told and value is not None} == {}
     assert "fell off the bus" in run_with_driver(driver, FIND.format(1))
-    assert json.loads(run_with_driver(driver, FIND.format(RUBBISH[:12])))["uuid"] == RUBBISH
 
 
 @needs_compiler
@@ -148,14 +141,6 @@ def test_a_driver_that_does_not_work_is_named_with_what_to_do(tmp_path: Path, ma
     assert "\n" not in said
 
 
-@needs_compiler
-def test_facts_of_nvml_survive_a_cuda_that_does_not_start(tmp_path: Path) -> None:
-    """Whoever lists the GPUs of a broken machine wants to see them."""
-    first, _ = json.loads(run_with_driver(build_driver(tmp_path, "CU_INIT=999"), LIST))
-    assert first["memory_bus_bits"] == 6144
-    assert first["sm_count"] is None
-
-
 def test_a_machine_without_a_driver_says_so() -> None:
     if subprocess.run(["/bin/sh", "-c", "ldconfig -p | grep -q libnvidia-ml.so.1"], check=False).returncode == 0:
         pytest.skip("there is a driver here")
@@ -188,7 +173,6 @@ def test_others_on_the_gpu_are_told_from_ourselves(tmp_path: Path) -> None:
     found = TypeAdapter(GpuSample).validate_json(run_with_driver(busy, SAMPLE.format(H200)))
     assert found.foreign == (1,)
     assert json.loads(run_with_driver(busy, FIND.format(0)))["mps"] is True
-    assert LOST not in run_with_driver(busy, LIST)
 
 
 @pytest.mark.parametrize("arch", ["auto", "sm_90", "sm_90a"])

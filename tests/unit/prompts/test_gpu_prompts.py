@@ -15,7 +15,9 @@ import pytest
 
 from agent.config import load_config
 from agent.paths import CONFIGS
-from agent.stages.wording import ceiling_values, gpu_values, offered, profile_values, rule_lines, task_values
+from agent.stages.profile_wording import profile_values, rule_lines
+from agent.stages.task_wording import ceiling_values, gpu_values, task_values
+from agent.stages.wording import offered
 from agent.task import Task, prepare_task
 from backends.types import KernelResources
 from profiling.gpu_device import GpuFacts

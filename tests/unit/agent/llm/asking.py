@@ -19,7 +19,8 @@ from agent.journal import Journal
 from agent.llm.registry import make_provider
 from agent.llm.types import LLMError, Reply, Request, Step
 from agent.retrying import RetryLog
-from agent.state import Cost, fold
+from agent.state import Cost
+from agent.state_fold import fold
 from tests.loopback import Loopback
 from tests.unit.agent.llm.support import KEY, REMOTE, REQUEST, settings_for
 

@@ -18,7 +18,7 @@ from agent.events import RequestFailed
 from agent.events_llm import RequestRetried
 from agent.journal import read_events
 from agent.llm.types import LLMError, Reply, Usage
-from agent.state import fold
+from agent.state_fold import fold
 from tests.loopback import OVERLOADED, Asked, Fault, Loopback, in_turn
 from tests.unit.agent.llm.asking import AskingRun, branches
 from tests.unit.agent.llm.support import KEY, REMOTE, REQUEST

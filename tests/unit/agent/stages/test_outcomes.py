@@ -100,6 +100,18 @@ def test_each_method_is_remembered_by_its_own_attribution_and_the_plan_by_the_ch
     assert not any(record.together for record in records.values())
 
 
+def test_a_methods_share_of_a_plan_is_not_taken_for_a_plan_of_that_method() -> None:
+    """A success in the company of another would lift the block of the plan that failed alone."""
+    assert {methods: record.in_company for methods, record in attempt(compared(1.6), a=1.5, b=1.0).items()} == {
+        ("compute.a",): True,
+        ("compute.b",): True,
+        ("compute.a", "compute.b"): False,
+    }
+    assert not attempt(compared(1.5), a=1.5)["compute.a",].in_company
+    pair_of_three = attempt(compared(1.5 * 1.2), a=1.5, b=1.5, c=1.2)["compute.a", "compute.b"]
+    assert (pair_of_three.together, pair_of_three.in_company) == (True, True)
+
+
 def test_two_methods_that_help_only_together_are_a_pair_and_nothing_else() -> None:
     """Each looks like 1.5x on its own, and a plan of one of them would be written for nothing."""
     records = attempt(compared(1.5), a=1.49, b=1.5)

@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[4]
 SCRIPT = """
 import sys, threading, time, warnings
 from agent.progress import make_progress
-from agent.session import stop_on_signals
+from agent.this_process import stop_on_signals
 from tests.unit.agent import event_log
 kind, count, after = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 progress = make_progress(sys.stderr, 2, 30.0, 5.0)
