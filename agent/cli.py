@@ -275,7 +275,7 @@ def verify(run_dir: Path) -> Result:
 
 
 @main.command(short_help="Look on at a run or a night from another terminal.")
-@click.argument("place", required=False, type=click.Path(path_type=Path), metavar="[RUN_DIR|RUNS_DIR]")
+@click.argument("place", required=False, type=click.Path(path_type=Path), metavar="[RUN_DIR|NIGHT_DIR|RUNS_DIR]")
 @click.option(
     "--wait",
     "wait_s",
@@ -287,7 +287,7 @@ def verify(run_dir: Path) -> Result:
 )
 @command
 def watch(place: Path | None, wait_s: float) -> Result:
-    """Look on at a run from its start until it ends.
+    """Look on at a run from its start until it ends, or at a night.
 
     In a folder of runs (`runs`): at the night that is on, else at the run being worked on, else at the newest.
     """

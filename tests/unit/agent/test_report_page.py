@@ -44,6 +44,7 @@ def test_it_fits_every_screen_and_asks_nobody_for_anything(
         assert seen.requests == [report]
         assert seen.complaints == []
         assert seen.page.evaluate("document.documentElement.scrollWidth") == SIZES[size][0]
+        assert seen.cut_off() == []
         background = seen.page.evaluate("getComputedStyle(document.body).backgroundColor")
         assert (background == "rgb(245, 246, 248)") == (scheme == "light")
         # One of the two drawings of each chart, the one made for this width.

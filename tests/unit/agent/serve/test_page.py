@@ -92,6 +92,7 @@ def test_it_fits_every_screen(browser: Browser, server: Server, root: Path, size
             seen.page.goto(server.url + target)
             seen.keep(f"serve-{name}-{size}-{scheme}")
             assert seen.page.evaluate("document.documentElement.scrollWidth") == SIZES[size][0], name
+            assert seen.cut_off() == [], name
             dark = seen.page.evaluate("getComputedStyle(document.body).backgroundColor") != "rgb(245, 246, 248)"
             assert dark == (scheme == "dark")
         all_well(seen, server)
@@ -138,6 +139,13 @@ def test_two_runs_are_chosen_and_compared(browser: Browser, server: Server) -> N
         assert "-void solve() { /* 0 */ }" in diff
         assert "+void solve() { /* 3 */ }" in diff
         assert "<script>alert(1)</script>" in diff
+        all_well(seen, server)
+
+
+def test_a_phone_tells_why_a_branch_fell(browser: Browser, server: Server) -> None:
+    with visit(browser, f"{server.url}/run/run_20261127_010000", "phone") as seen:
+        wrong = seen.page.locator("table.branches tr", has_text="b3")
+        assert "C[5] is 1.0, not 2.0" in wrong.inner_text()
         all_well(seen, server)
 
 
