@@ -101,7 +101,11 @@ def nightly(
     resume: Path | None,
     new: bool,
 ) -> Result:
-    """Make several kernels faster, the most hopeful first, within one budget; one page says what came of them."""
+    """Make several kernels faster, the most hopeful first, within one budget; one page says what came of them.
+
+    CONFIG is a task file or the name of a shipped one, DIR a folder of task files, NIGHT.yaml a night's own file, given
+    alone. The same command goes on with a night that did not end.
+    """
     from agent.nightly.asked import Options
     from agent.nightly.command import nightly as work
 

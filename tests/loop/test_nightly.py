@@ -92,7 +92,11 @@ def test_ctrl_c_finishes_the_step_and_the_same_command_goes_on(tmp_path: Path) -
 
 def test_a_night_of_which_no_task_can_be_read_is_an_error_and_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "broken.yaml").write_text("task: {name: [\n")
-    for names, said in ((["broken.yaml"], "broken.yaml"), (["gone.yaml"], "gone.yaml"), ([], "no task")):
+    for names, said in (
+        (["broken.yaml"], "broken.yaml"),
+        (["gone.yaml"], "gone.yaml: cannot be read (No such file or directory); name"),
+        ([], "no task"),
+    ):
         done = roofclimb("nightly", *names, cwd=tmp_path)
         assert done.returncode == 2
         assert said in one_line(done.stderr)
