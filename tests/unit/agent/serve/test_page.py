@@ -154,6 +154,7 @@ def test_a_report_opens_and_stands_alone(browser: Browser, server: Server) -> No
         with seen.page.expect_popup() as opened:
             seen.page.get_by_role("link", name="Report").click()
         report = opened.value
+        report.wait_for_url("**/report.html")  # until then it is an empty page, which cannot be loaded anew
         complaints: list[str] = []
         report.on("console", lambda message: complaints.append(message.text))
         report.reload()
