@@ -51,7 +51,7 @@ def nightly(names: Sequence[str], options: Options, resume: Path | None, *, new:
         if names or new or options != Options():
             raise ConfigError("nightly: --resume takes all from the night's own folder; give it alone")
         return _go_on(resume.resolve())
-    asked = read_asked(names, options)
+    asked = read_asked(names, options, _say)
     called = _names(asked)
     with only_night(asked.output):
         fingerprint = asked.fingerprint()
