@@ -13,6 +13,15 @@ from agent.errors import ConfigError
 from agent.memory_cli import memory_group
 
 
+def _need_run(folder: Path) -> None:
+    """Raises ConfigError: a night's folder, where a run's is meant."""
+    if (folder / "night.jsonl").is_file():
+        raise ConfigError(
+            f"{folder}: is a night; name one of its runs, which lie beside it, "
+            f"or go on with all of it: python -m agent nightly --resume {folder}"
+        )
+
+
 @click.group(cls=OneLineGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="roofclimb", prog_name="roofclimb")
 def main() -> None:
@@ -66,6 +75,7 @@ def resume(run_dir: Path) -> Result:
     from agent.session import resume as go_on
     from agent.watching.limits import read_limits
 
+    _need_run(run_dir)
     limits = read_limits(run_dir)
     state = go_on(run_dir, lambda iterations: make_progress(sys.stderr, iterations, limits.minutes, limits.usd))
     return finished(state, run_dir)
@@ -91,7 +101,11 @@ def nightly(
     resume: Path | None,
     new: bool,
 ) -> Result:
-    """Make several kernels faster, the most hopeful first, within one budget; one page says what came of them."""
+    """Make several kernels faster, the most hopeful first, within one budget; one page says what came of them.
+
+    CONFIG is a task file or the name of a shipped one, DIR a folder of task files, NIGHT.yaml a night's own file, given
+    alone. The same command goes on with a night that did not end.
+    """
     from agent.nightly.asked import Options
     from agent.nightly.command import nightly as work
 
@@ -261,6 +275,7 @@ def report(run_dir: Path) -> Result:
     """Write summary.md and report.html of a run anew."""
     from agent.inspection import report_run
 
+    _need_run(run_dir)
     return report_run(run_dir)
 
 
@@ -271,11 +286,12 @@ def verify(run_dir: Path) -> Result:
     """Build a run's winner from its bundle (best/), measure it against the baseline, and say if the claim holds."""
     from agent.verify_cli import verify as check
 
+    _need_run(run_dir)
     return check(run_dir)
 
 
 @main.command(short_help="Look on at a run or a night from another terminal.")
-@click.argument("place", required=False, type=click.Path(path_type=Path), metavar="[RUN_DIR|RUNS_DIR]")
+@click.argument("place", required=False, type=click.Path(path_type=Path), metavar="[RUN_DIR|NIGHT_DIR|RUNS_DIR]")
 @click.option(
     "--wait",
     "wait_s",
@@ -287,7 +303,7 @@ def verify(run_dir: Path) -> Result:
 )
 @command
 def watch(place: Path | None, wait_s: float) -> Result:
-    """Look on at a run from its start until it ends.
+    """Look on at a run from its start until it ends, or at a night.
 
     In a folder of runs (`runs`): at the night that is on, else at the run being worked on, else at the newest.
     """

@@ -191,7 +191,8 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot be read ({error}); name a YAML task file with --config") from None
+        why = error.strerror if isinstance(error, OSError) else "not UTF-8"
+        raise ConfigError(f"{path}: cannot be read ({why}); name a task file in YAML") from None
     data = parse_yaml(text, str(path))
     if not isinstance(data, dict):
         raise ConfigError(f"{path}: holds no mapping; a task file starts with `task:`")

@@ -110,7 +110,7 @@ def show(record_id: int, url: str) -> Result:
     return _as_json(stored), "\n".join(lines)
 
 
-@memory_group.command("export")
+@memory_group.command("export", short_help="Write all records as one JSON document.")
 @click.argument("file", type=click.Path(path_type=Path), required=False)
 @_url
 @command
@@ -128,7 +128,7 @@ def export(file: Path | None, url: str) -> Result:
     return data, f"{len(records)} records written to {file}"
 
 
-@memory_group.command("import")
+@memory_group.command("import", short_help="Add the records of a JSON document.")
 @click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
 @_url
 @click.option("--arch", help="For an older tool's file: the architecture of scopes that name none (sm_90, x86_64).")
@@ -153,7 +153,7 @@ def import_(file: Path, url: str, arch: str | None) -> Result:
     return data, f"{done.new} records imported, {done.known} were there already{more}"
 
 
-@memory_group.command("explain")
+@memory_group.command("explain", short_help="What a run of a task would be told now, and why.")
 @click.argument("task", metavar="TASK")
 @click.option("--url", help="SQLAlchemy URL of the memory; by default the task's own `memory.url`.")
 @click.option("--arch", help="As if on this architecture (sm_90, x86_64, …); by default this machine's.")

@@ -90,7 +90,7 @@ def _arch(config: Config, backend: Backend) -> str:
     if config.device.arch != "auto":
         return config.device.arch
     try:
-        return find_gpu(config.device.gpus[0]).arch
+        return find_gpu(config.device.gpus[0] if config.device.gpus else 0).arch
     except ToolchainError:
         raise ConfigError(
             f"memory explain: {backend.name} kernels run on a GPU and none is here; name one with --arch, such as sm_90"

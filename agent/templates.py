@@ -4,26 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 
 def environment(
-    package: str,
-    *,
+    *packages: str,
     autoescape: bool,
     finalize: Callable[[object], object] | None = None,
     keep_trailing_newline: bool = False,
 ) -> Environment:
-    """The templates of a package.
+    """The templates of some packages.
 
     Args:
-        package: whose folder `templates` they lie in.
+        packages: whose folders `templates` they lie in; the first that has one gives it.
         autoescape: for HTML.
         finalize: what every printed value passes.
         keep_trailing_newline: as Jinja's.
     """
     return Environment(
-        loader=PackageLoader(package),
+        loader=ChoiceLoader([PackageLoader(package) for package in packages]),
         undefined=StrictUndefined,
         autoescape=autoescape,
         trim_blocks=True,

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from agent.artefacts import plain
 from agent.bundle import MANIFEST, Claim, Device, Manifest, read_bundle
 from agent.config import load_config
-from agent.errors import HarnessBroken, UnfitEnvironment
+from agent.errors import ConfigError, HarnessBroken, UnfitEnvironment
 from agent.lab import Lab, Measured, open_lab
 from agent.report import fmt
 from backends.types import Rejected
@@ -50,6 +50,8 @@ def verify(run_dir: Path) -> tuple[Mapping[str, Any], str]:
         UnfitEnvironment: nothing can be said on this machine.
         HarnessBroken: the claim does not hold.
     """
+    if not run_dir.is_dir():
+        raise ConfigError(f"{run_dir}: no such folder; name a run's folder, or its bundle (best/)")
     folder = run_dir if (run_dir / MANIFEST).is_file() else run_dir / "best"
     manifest = read_bundle(folder)
     found = _verify(folder, manifest)

@@ -16,6 +16,8 @@ from playwright.sync_api import Browser, Page, sync_playwright
 SCREENSHOTS = Path(__file__).resolve().parents[1] / "build" / "screenshots"
 SIZES = {"desk": (1280, 900), "phone": (360, 780)}
 Scheme = Literal["light", "dark"]
+_CUT_OFF = """[...document.querySelectorAll("h1, h2, h3, p, td, th, dt, dd, li, summary, .badge, .button")]
+  .filter(node => node.clientWidth && node.scrollWidth > node.clientWidth + 1).map(node => node.innerText)"""
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
 _FLAGS = (
     "--no-sandbox",
@@ -39,6 +41,11 @@ class Seen:
         """A screenshot of the whole page, for people."""
         SCREENSHOTS.mkdir(parents=True, exist_ok=True)
         self.page.screenshot(path=str(SCREENSHOTS / f"{name}.png"), full_page=True)
+
+    def cut_off(self) -> list[str]:
+        """Texts that are wider than what holds them, and so cut off or written over what stands beside them."""
+        found: list[str] = self.page.evaluate(_CUT_OFF)
+        return found
 
 
 @contextmanager

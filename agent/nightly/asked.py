@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -95,12 +95,13 @@ class Options:
     on_finish: str | None = None
 
 
-def read_asked(names: Sequence[str], options: Options) -> Asked:
+def read_asked(names: Sequence[str], options: Options, say: Callable[[str], None] = lambda text: None) -> Asked:
     """The night that a command line asks for.
 
     Args:
         names: task files, folders of them and names of shipped ones; or one YAML file with `tasks`.
         options: of the command line, which go before the file's.
+        say: told of a folder that holds no task.
 
     Raises:
         ConfigError: no task, or a file of a night that is wrong. A task file that is wrong is its own task's failure.
@@ -112,11 +113,12 @@ def read_asked(names: Sequence[str], options: Options) -> Asked:
         if len(names) > 1:
             raise ConfigError(f"{nights[0]}: holds a night; give it alone, and name further tasks in it")
         file, base = _night_file(nights[0]), nights[0].resolve().parent
-    jobs = [
-        Job(config=path, overrides=(*file.set, *task.set, *options.overrides))
-        for task in file.tasks
-        for path in _configs(task.config, base)
-    ]
+    jobs: list[Job] = []
+    for task in file.tasks:
+        found = list(_configs(task.config, base))
+        if not found:
+            say(f"{task.config}: a folder without a task file")
+        jobs += [Job(config=path, overrides=(*file.set, *task.set, *options.overrides)) for path in found]
     if not jobs:
         raise ConfigError("nightly: no task; name task files, or a folder that holds some")
     return Asked(

@@ -48,10 +48,10 @@ def nightly(names: Sequence[str], options: Options, resume: Path | None, *, new:
         NightNotDone: the night is over, or stopped, and not every task finished.
     """
     if resume is not None:
-        if names or options != Options():
+        if names or new or options != Options():
             raise ConfigError("nightly: --resume takes all from the night's own folder; give it alone")
         return _go_on(resume.resolve())
-    asked = read_asked(names, options)
+    asked = read_asked(names, options, _say)
     called = _names(asked)
     with only_night(asked.output):
         fingerprint = asked.fingerprint()

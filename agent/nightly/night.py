@@ -66,6 +66,9 @@ class Night:
         """
         self.log.append(ev.NightOpened(key=str(len(self.log.all(ev.NightOpened))), pid=os.getpid()))
         left = [number for number in range(len(self.asked.jobs)) if not self._finished(number)]
+        self.say(
+            f"{self.folder.name}: {len(left)} of {len(self.asked.jobs)} to do; its page: {self.folder / 'index.html'}"
+        )
         if len(left) > 1:
             for number in left:
                 self._survey(number)
@@ -82,6 +85,7 @@ class Night:
         """Measure a task as it is, if that was not done before."""
         if self.log.find(ev.Surveyed, str(number)) is not None or not self._may_go_on():
             return
+        self.say(f"{self._name(number)}: measured as it is")
         ended = self._child(number, survey=True)
         if ended.code != 0:
             self._tried(number, ended)

@@ -9,14 +9,14 @@ from agent.nightly.summary import NightSummary
 from agent.report import fmt
 from agent.templates import environment
 
+# As the style that all pages share colours them.
 _STYLE = {
     "faster": "good",
-    "no gain": "flat",
     "failed": "bad",
-    "working": "open",
-    "waiting": "open",
-    "interrupted": "open",
-    "unclear": "open",
+    "working": "unsure",
+    "waiting": "unsure",
+    "interrupted": "unsure",
+    "unclear": "unsure",
 }
 
 
@@ -28,10 +28,10 @@ def write_pages(summary: NightSummary, folder: Path) -> None:
     """
     write_json(folder / "index.json", summary)
     for name, escape in (("index.md", False), ("index.html", True)):
-        templates = environment("agent.nightly", autoescape=escape)
+        templates = environment("agent.nightly", "agent.report", autoescape=escape)
         templates.filters["line"] = fmt.one_line if escape else _in_table
         page = templates.get_template(f"{name}.j2").render(
-            night=summary, title=title(summary), fmt=fmt, style=_STYLE, spent=_spent(summary)
+            night=summary, title=title(summary), fmt=fmt, style=_STYLE, cost=_cost(summary), worked=_worked(summary)
         )
         write_text(folder / name, page)
 
@@ -47,7 +47,7 @@ def title(summary: NightSummary) -> str:
 
 def as_text(summary: NightSummary) -> str:
     """The night for a terminal or a mail: one line a task."""
-    lines = [f"{summary.night}: {title(summary)}; {_spent(summary)}"]
+    lines = [f"{summary.night}: {title(summary)}; {_cost(summary)}, {_worked(summary)}"]
     for task in summary.tasks:
         speedup = "" if task.speedup is None else f" {fmt.speedup(task.speedup, task.low, task.high)}"
         reason = "" if task.outcome in ("faster", "no gain") else f": {fmt.one_line(task.reason)}" * bool(task.reason)
@@ -55,11 +55,14 @@ def as_text(summary: NightSummary) -> str:
     return "\n".join([*lines, str(Path(summary.folder) / "index.html")])
 
 
-def _spent(summary: NightSummary) -> str:
-    usd, wall = fmt.dollars(summary.usd), fmt.wall(summary.elapsed_s)
-    money = usd if summary.usd_limit is None else f"{usd} of {fmt.dollars(summary.usd_limit)}"
-    hours = wall if summary.hours_limit is None else f"{wall} of {fmt.wall(3600 * summary.hours_limit)}"
-    return f"{money}, {hours}"
+def _cost(summary: NightSummary) -> str:
+    usd = fmt.dollars(summary.usd)
+    return usd if summary.usd_limit is None else f"{usd} of {fmt.dollars(summary.usd_limit)}"
+
+
+def _worked(summary: NightSummary) -> str:
+    wall = fmt.wall(summary.elapsed_s)
+    return wall if summary.hours_limit is None else f"{wall} of {fmt.wall(3600 * summary.hours_limit)}"
 
 
 def _in_table(text: str) -> str:

@@ -65,7 +65,7 @@ class TaskSummary(_Part):
 
 
 class NightSummary(_Part):
-    """The whole night. `exit_code`: None while it runs. `sessions`: processes that worked on it."""
+    """The whole night. `exit_code`: None while it runs. `as_of`: of its newest event. `sessions`: processes it took."""
 
     night: str
     folder: str
@@ -73,6 +73,7 @@ class NightSummary(_Part):
     status: Status
     exit_code: int | None
     began: str
+    as_of: str
     elapsed_s: float
     sessions: int
     usd: float | None
@@ -121,6 +122,7 @@ def summarise(
         status=status,
         exit_code=code,
         began=started.at,
+        as_of=events[-1].at,
         elapsed_s=events[-1].elapsed_s,
         sessions=sum(isinstance(e, ev.NightOpened) for e in events),
         usd=None if None in prices else sum(usd for usd in prices if usd is not None),

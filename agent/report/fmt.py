@@ -70,6 +70,14 @@ def size(amount: float | None) -> str:
     return f"{amount:.0f} B"
 
 
+def quantity(value: float) -> str:
+    """A metric of any unit: `64.35`, and where digits would have to be counted `29.91 G`."""
+    for letter, least in (("G", 1e9), ("M", 1e6)):
+        if abs(value) >= least:
+            return f"{significant(value / least)} {letter}"
+    return significant(value)
+
+
 def per_second(value: float, unit: str) -> str:
     """A rate in the unit that reads best: `63.61 TFLOP/s`, `41.87 GB/s`."""
     return f"{significant(value / 1e12)} T{unit}" if value >= 1e12 else f"{significant(value / 1e9)} G{unit}"

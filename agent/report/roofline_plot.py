@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from agent.report import fmt
 from agent.report.roofline import Roofline
 from agent.report.vega import PLAIN_NUMBERS, Spec, logarithmic
@@ -10,6 +12,7 @@ from agent.report.vega import PLAIN_NUMBERS, Spec, logarithmic
 _MOST_OTHERS = 2
 _CLEAR = 1.4
 _HEIGHT = 340
+_EDGE = 0.8  # of the way along the axis; beyond it a name has no room at the right
 _PLACES = ("baseline", "iteration")
 _QUIET = {"aria": False}
 _TEXT = {"type": "text", "fontSize": 11, "fill": "var(--text)", **_QUIET}
@@ -86,7 +89,7 @@ def _least_traffic(found: Roofline, x: Spec) -> list[Spec]:
 
 def _path(found: Roofline, x: Spec, y: Spec) -> list[Spec]:
     """The kernels, joined in the order in which they became the best."""
-    points = [
+    points: list[Spec] = [
         {
             "order": number,
             "x": found.intensity(stop),
@@ -114,10 +117,12 @@ def _path(found: Roofline, x: Spec, y: Spec) -> list[Spec]:
         {"data": data, "mark": mark, "encoding": {"x": x, "y": y, **marks}},
     ]
     name = {**_TEXT, "fontSize": 12, "baseline": "middle"}
-    # To either side in turn: names of kernels that are close must not cover each other.
-    for number, (align, dx) in enumerate((("left", 10), ("right", -10))):
-        labelled = {"values": points[number::2]}
-        if labelled["values"]:
-            label = {**name, "align": align, "dx": dx}
-            layers.append({"data": labelled, "mark": label, "encoding": {"x": x, "y": y, "text": {"field": "label"}}})
+    # To either side in turn, since names of kernels that are close must not cover each other; but not over the edge.
+    low, high = (math.log(end) for end in x["scale"]["domain"])
+    edge = math.exp(low + _EDGE * (high - low))
+    before = [point for point in points if point["order"] % 2 or point["x"] > edge]
+    for align, dx, labelled in (("right", -10, before), ("left", 10, [p for p in points if p not in before])):
+        if labelled:
+            values, label = {"values": labelled}, {**name, "align": align, "dx": dx}
+            layers.append({"data": values, "mark": label, "encoding": {"x": x, "y": y, "text": {"field": "label"}}})
     return layers

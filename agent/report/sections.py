@@ -212,7 +212,7 @@ def _profile(events: Sequence[AnyEvent]) -> Section:
     first, newest = profiled[0], profiled[-1]
     ranked = sorted(newest.profile.metrics, key=lambda m: -m.distance)[:_METRICS_SHOWN]
     metrics = tuple(
-        (m.name, m.axis, m.unit, _value(first.profile, m.name), fmt.significant(m.value), m.good, m.meaning)
+        (m.name, m.axis, m.unit, _value(first.profile, m.name), fmt.quantity(m.value), m.good, m.meaning)
         for m in ranked
     )
     columns = ("metric", "axis", "unit", "baseline", "newest", "good is", "meaning")
@@ -235,7 +235,7 @@ def _mixes(events: Sequence[AnyEvent]) -> Table:
 
 def _value(profile: Profile, name: str) -> str:
     value = profile.value(name)
-    return fmt.MISSING if value is None else fmt.significant(value)
+    return fmt.MISSING if value is None else fmt.quantity(value)
 
 
 def _mix(mix: Mapping[str, int | float | str], key: str) -> str:

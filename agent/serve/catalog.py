@@ -193,10 +193,7 @@ class Catalog:
         """All nights, the newest first. Only that one can be on: there is one lock."""
         nights = [read_night(f.name, f.path) for f in found]
         nights.sort(key=lambda night: (night.began_at, night.name), reverse=True)
-        return tuple(
-            NightView(night, "finished" if night.ended_at else "running" if on and i == 0 else "stopped")
-            for i, night in enumerate(nights)
-        )
+        return tuple(NightView(night, _condition_of(night, on=on and i == 0)) for i, night in enumerate(nights))
 
     def _track(self, found: list[Found]) -> bool:
         """Begin to follow what is new, and forget what is gone."""
@@ -217,3 +214,9 @@ class Catalog:
         """One run by its name."""
         tracked = self._tracked.get(name)
         return tracked.view if tracked is not None else None
+
+
+def _condition_of(night: Night, *, on: bool) -> Condition:
+    if night.ended_at:
+        return "finished"
+    return "running" if on else "waiting" if night.waits else "stopped"

@@ -16,6 +16,7 @@ from agent.errors import ConfigError, UnfitEnvironment
 from agent.serve.app import make_app
 from agent.serve.catalog import Catalog
 from agent.watching.folder import LOG
+from agent.watching.nights import NIGHT_LOG
 
 
 def serve(root: Path, host: str, port: int, told: TextIO) -> tuple[Mapping[str, Any], str]:
@@ -31,8 +32,9 @@ def serve(root: Path, host: str, port: int, told: TextIO) -> tuple[Mapping[str, 
         ConfigError: not a folder of runs, or an address that cannot be listened on.
         UnfitEnvironment: the port is taken.
     """
-    if (root / LOG).is_file():
-        raise ConfigError(f"{root}: is a run; serve the folder that holds it: {root.resolve().parent}")
+    for log, what in ((LOG, "run"), (NIGHT_LOG, "night")):
+        if (root / log).is_file():
+            raise ConfigError(f"{root}: is a {what}; serve the folder that holds it: {root.resolve().parent}")
     if not root.is_dir():
         raise ConfigError(f"{root}: no such folder; give the folder of the runs (`output` of the task file)")
     root = root.resolve()

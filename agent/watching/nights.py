@@ -11,6 +11,7 @@ from typing import Any
 from agent.watching.follow import is_instant
 
 NIGHT_LOG = "night.jsonl"
+_WAITING = 75  # the exit code of a run that waits
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,7 @@ class Night:
         began_at, ended_at: UTC, ISO 8601; "" where that has not happened, or is not told.
         exit_code: once it has ended.
         tasks: how many it has, and `tried` how many of them were taken to an end.
+        waits: whether one of them waits for an answer.
         page: whether its page is there.
     """
 
@@ -31,6 +33,7 @@ class Night:
     exit_code: int | None
     tasks: int
     tried: int
+    waits: bool
     page: bool
 
 
@@ -41,13 +44,15 @@ def read_night(name: str, folder: Path) -> Night:
     ends = [e for i, e in enumerate(events) if e.get("type") == "night_ended" and i > opened]
     names = events[0].get("names") if events else None
     code = ends[-1].get("exit_code") if ends else None
+    last = {str(e.get("task")): e.get("exit_code") for e in events if e.get("type") == "tried"}
     return Night(
         name=name,
         began_at=_at(events[0]) if events else "",
         ended_at=_at(ends[-1]) if ends else "",
         exit_code=code if isinstance(code, int) else None,
         tasks=len(names) if isinstance(names, list) else 0,
-        tried=len({str(e.get("task")) for e in events if e.get("type") == "tried"}),
+        tried=len(last),
+        waits=_WAITING in last.values(),
         page=(folder / "index.html").is_file(),
     )
 

@@ -24,6 +24,7 @@ from agent.report import fmt
 from agent.watching.folder import LOG, find_all, newest_night, night_is_on
 from agent.watching.follow import Follower, held_files, is_held
 from agent.watching.limits import read_limits
+from agent.watching.nights import NIGHT_LOG, Night, read_night
 from agent.watching.story import Story
 from agent.watching.terminal import LiveProgress
 
@@ -44,8 +45,8 @@ def watch(place: Path | None, wait_s: float) -> Result:
     """Show a run from its start until it ends, or all runs of a night.
 
     Args:
-        place: a run's folder, or a folder of runs: the night that is on there, or the run being worked on, else the
-            newest.
+        place: a run's folder, a night's, or a folder of runs: the night that is on there, or the run being worked on,
+            else the newest.
         wait_s: how long a run that stopped may take to be resumed.
 
     Raises:
@@ -56,6 +57,8 @@ def watch(place: Path | None, wait_s: float) -> Result:
     try:
         if (place / LOG).is_file():
             return _watch_run(place.resolve(), wait_s)
+        if (place / NIGHT_LOG).is_file():
+            return _watch_night_of(place.resolve())
         if not place.is_dir():
             raise ConfigError(f"{place}: no such folder; name a run's folder, or the folder of the runs")
         if night_is_on(place, held_files()):
@@ -180,6 +183,15 @@ def _why(story: Story) -> str:
     return story.last.status if isinstance(story.last, ev.Paused) else "its process is gone"
 
 
+def _watch_night_of(folder: Path) -> Result:
+    """The night of this folder: only the newest can be on."""
+    root = folder.parent
+    newest = newest_night(root)
+    if newest is not None and newest.name == folder.name and night_is_on(root, held_files()):
+        return _watch_night(root)
+    return _night_result(root, read_night(folder.name, folder))
+
+
 def _watch_night(root: Path) -> Result:
     """All runs of a night as they are worked on, which may be more than once each."""
     seen: dict[Path, _Watched] = {}
@@ -203,7 +215,7 @@ def _watch_night(root: Path) -> Result:
     finally:
         if now is not None:
             now.leave()
-    return _night_result(root)
+    return _night_result(root, newest_night(root))
 
 
 def _enter(seen: dict[Path, _Watched], folder: Path) -> _Watched:
@@ -243,9 +255,10 @@ def _result(watched: _Watched) -> Result:
         return plain(state), f"{state.run_id}: {state.status}"
 
 
-def _night_result(root: Path) -> Result:
+def _night_result(root: Path, night: Night | None) -> Result:
     """The night's own exit code; a night that was stopped goes on when it is started again."""
-    night = newest_night(root)
+    if night is not None and night.waits and not night.ended_at:
+        raise WaitingForAnswer(f"{night.name}: waits for an answer; the same command goes on with it")
     if night is None or not night.ended_at:
         raise Interrupted(f"{night.name if night else root}: stopped before its end; the same command goes on with it")
     page = root / night.name / "index.html"

@@ -8,17 +8,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from agent.nightly.summary import NightSummary
 from tests.loop.scenario import one_line, plan, replay_task, roofclimb
+from tests.nights import Sittings, as_cron_does, holding
 
-ROOT = Path(__file__).parents[2]
-MEASURED = ("ceilings_measured", "task_checked", "exploits_played", "aa_measured", "evaluated", "profiled", "compared")
 NIGHT = """
 tasks:
   - {{config: quickstart, set: ['task.dims={{M: 112, N: 96, K: 128}}', search.near_peak=0]}}
@@ -38,61 +35,26 @@ on_finish: sh -c 'cat > {folder}/told.json'
 """
 
 
-def as_cron_does(*arguments: str) -> list[str]:
-    """The command with nothing of this environment, but for where the code and its cache lie."""
-    kept = [f"PYTHONPATH={ROOT}", f"XDG_CACHE_HOME={os.environ['XDG_CACHE_HOME']}"]
-    return ["env", "-i", *kept, sys.executable, "-m", "agent", "nightly", *arguments]
-
-
-def killed_once(command: list[str], seen: Callable[[], bool]) -> str:
-    """Start the night, wait until something is seen, kill it and see its run's process die; its standard error."""
-    process = subprocess.Popen(command, cwd="/", stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    end = time.monotonic() + 300
-    children: list[str] = []
-    while not seen() or not children:
-        assert process.poll() is None
-        assert time.monotonic() < end
-        time.sleep(0.02)
-        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    process.send_signal(signal.SIGKILL)
-    _, said = process.communicate(timeout=60)
-    end = time.monotonic() + 10
-    while any(Path(f"/proc/{child}/status").exists() for child in children):
-        assert time.monotonic() < end
-        time.sleep(0.02)
-    return said
-
-
-def holds(folder: Path, pattern: str, *words: str) -> bool:
-    """Whether a line of a file that matches has all the words."""
-    lines = [line for path in folder.glob(pattern) for line in path.read_text(errors="replace").splitlines()]
-    return any(all(word in line for word in words) for line in lines)
-
-
 @pytest.mark.timeout(1200)
 def test_a_night_of_shipped_tasks_from_an_empty_environment_killed_twice_ends_with_one_page(tmp_path: Path) -> None:
     file, runs = tmp_path / "night.yaml", tmp_path / "runs"
     file.write_text(NIGHT.format(folder=tmp_path))
-    command = as_cron_does(str(file))
-    killed_once(command, lambda: holds(runs, "night_*/night.jsonl", '"type":"surveyed"'))
+    environment = {"XDG_CACHE_HOME": os.environ["XDG_CACHE_HOME"]}
+    command = as_cron_does(environment, str(file))
+    sittings = Sittings(runs, within_s=300)
+    sittings.killed_when(command, lambda: bool(holding(runs, '"type":"surveyed"')))
 
     def second_kill() -> bool:
-        if not holds(runs, "run_*/events.jsonl", '"type":"evaluated"', '"iteration":1'):
+        if not holding(runs, '"type":"evaluated"', '"iteration":1'):
             return False
         refused = subprocess.run(command, cwd="/", capture_output=True, text=True, check=False)
         assert refused.returncode == 3
         assert "a night is running there already" in one_line(refused.stderr)
         return True
 
-    said = killed_once(command, second_kill)
+    said = sittings.killed_when(command, second_kill)
     assert "was left unfinished: going on with it" in said
-    done = subprocess.run(
-        as_cron_does("--resume", str(runs / "latest-night"), "--json"),
-        cwd="/",
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = sittings.to_its_end(as_cron_does(environment, "--resume", str(runs / "latest-night"), "--json"))
     told = NightSummary.model_validate_json((tmp_path / "told.json").read_text())
     shown = json.loads(done.stdout)
     assert [task["task"] for task in shown["tasks"]] == [task.task for task in told.tasks]
@@ -101,17 +63,14 @@ def test_a_night_of_shipped_tasks_from_an_empty_environment_killed_twice_ends_wi
     gpu = outcome["gemm_fp32 (gemm)"] != "failed"
     assert done.returncode == told.exit_code == (0 if gpu else 3)
     assert told.sessions == 3
+    sittings.assert_nothing_lost_or_done_twice()
     (night,) = runs.glob("night_*")
     assert (runs / "latest-night").resolve() == night
     page = (night / "index.html").read_text()
     assert page.count("<article") == 3
     logs = sorted(runs.glob("run_*/events.jsonl"))
     assert len(logs) == (3 if gpu else 2)
-    for log in logs:
-        assert f'"../{log.parent.name}/report.html"' in page
-        events = [json.loads(line) for line in log.read_text().splitlines()]
-        counted = Counter((e["type"], e["key"]) for e in events if e["type"] in (*MEASURED, "reply_received"))
-        assert set(counted.values()) == {1}
+    assert all(f'"../{log.parent.name}/report.html"' in page for log in logs)
 
 
 def test_ctrl_c_finishes_the_step_and_the_same_command_goes_on(tmp_path: Path) -> None:
@@ -119,7 +78,7 @@ def test_ctrl_c_finishes_the_step_and_the_same_command_goes_on(tmp_path: Path) -
     command = [sys.executable, "-m", "agent", "nightly", str(config)]
     process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
     end = time.monotonic() + 120
-    while not holds(tmp_path / "runs", "run_*/events.jsonl", '"type":"session_started"'):
+    while not holding(tmp_path / "runs", '"type":"session_started"'):
         assert process.poll() is None
         assert time.monotonic() < end
         time.sleep(0.02)
@@ -127,13 +86,17 @@ def test_ctrl_c_finishes_the_step_and_the_same_command_goes_on(tmp_path: Path) -
     _, said = process.communicate(timeout=120)
     assert process.returncode == 130, said
     assert "goes on" in one_line(said)
-    assert holds(tmp_path / "runs", "run_*/events.jsonl", '"type":"paused"', '"status":"interrupted"')
+    assert holding(tmp_path / "runs", '"type":"paused"', '"status":"interrupted"')
     assert "interrupted" in (tmp_path / "runs" / "latest-night" / "index.md").read_text()
 
 
 def test_a_night_of_which_no_task_can_be_read_is_an_error_and_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "broken.yaml").write_text("task: {name: [\n")
-    for names, said in ((["broken.yaml"], "broken.yaml"), (["gone.yaml"], "gone.yaml"), ([], "no task")):
+    for names, said in (
+        (["broken.yaml"], "broken.yaml"),
+        (["gone.yaml"], "gone.yaml: cannot be read (No such file or directory); name"),
+        ([], "no task"),
+    ):
         done = roofclimb("nightly", *names, cwd=tmp_path)
         assert done.returncode == 2
         assert said in one_line(done.stderr)
@@ -144,9 +107,10 @@ def test_resume_takes_a_nights_folder_and_nothing_beside(tmp_path: Path) -> None
     done = roofclimb("nightly", "--resume", str(tmp_path), cwd=tmp_path)
     assert done.returncode == 2
     assert "not a night's folder" in one_line(done.stderr)
-    done = roofclimb("nightly", "quickstart", "--resume", str(tmp_path), cwd=tmp_path)
-    assert done.returncode == 2
-    assert "give it alone" in one_line(done.stderr)
+    for beside in ("quickstart", "--usd=1", "--new"):
+        done = roofclimb("nightly", beside, "--resume", str(tmp_path), cwd=tmp_path)
+        assert done.returncode == 2
+        assert "give it alone" in one_line(done.stderr)
 
 
 def test_an_output_that_cannot_be_written_ends_with_3(tmp_path: Path) -> None:

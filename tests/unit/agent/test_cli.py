@@ -38,6 +38,15 @@ def test_what_cannot_be_understood_is_one_line(typed: str, said: str) -> None:
     assert done.stdout == ""
 
 
+@pytest.mark.parametrize("command", ["resume", "report", "verify"])
+def test_a_night_where_a_run_is_meant_is_told_how_to_go_on(tmp_path: Path, command: str) -> None:
+    (tmp_path / "night.jsonl").write_text("{}\n")
+    done = CliRunner().invoke(main, [command, str(tmp_path)])
+    assert done.exit_code == 2
+    (line,) = done.stderr.splitlines()
+    assert line.endswith(f"go on with all of it: python -m agent nightly --resume {tmp_path}")
+
+
 @pytest.mark.parametrize("typed", ["", "memory"])
 def test_without_a_command_there_is_help(typed: str) -> None:
     done = CliRunner().invoke(main, typed.split())

@@ -194,6 +194,16 @@ def test_explain_shows_how_far_the_evidence_is(task: Path, url: str) -> None:
     assert best["distance"] == 4
 
 
+def test_explain_takes_the_gpu_that_is_here_or_asks_for_an_architecture(url: str) -> None:
+    done = memory("explain", "gemm", "--url", url)
+    if done.returncode:
+        assert done.returncode == 2
+        assert "none is here; name one with --arch" in done.stderr
+    else:
+        assert done.stdout.startswith("gemm_fp32 is gemm/cuda/sm_")
+    assert "gemm_fp32 is" in memory("explain", "gemm", "--url", url, "--arch", "sm_90").stdout
+
+
 def test_explain_keeps_to_the_tokens_of_the_task(task: Path, url: str) -> None:
     short = ("--url", url, "--arch", "x86_64", "--set", "memory.tokens=40", "--json")
     told = as_json(memory("explain", str(task), *short))

@@ -393,6 +393,12 @@ def test_times_read_with_four_digits_and_a_unit(value: float | None, shown: str)
     assert fmt.duration(value) == shown
 
 
+def test_a_metric_of_many_digits_is_shown_in_thousands_of_millions() -> None:
+    assert [fmt.quantity(v) for v in (0.0, 64.35, 8448, 1.5728e7, 2.991e10)] == [
+        "0", "64.35", "8448", "15.73 M", "29.91 G"
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("values", "shown"),
     [

@@ -16,6 +16,8 @@ from agent.state_fold import fold
 from tests.chromium import SIZES, Scheme, open_browser, visit
 from tests.unit.agent import event_log, gpu_log
 
+SCROLLS = """[...document.querySelectorAll(".scroll:not(.diff)")].filter(node => node.scrollWidth > node.clientWidth)
+  .map(node => node.getAttribute("aria-label"))"""
 ROOT = Path(__file__).resolve().parents[3]
 
 
@@ -44,6 +46,9 @@ def test_it_fits_every_screen_and_asks_nobody_for_anything(
         assert seen.requests == [report]
         assert seen.complaints == []
         assert seen.page.evaluate("document.documentElement.scrollWidth") == SIZES[size][0]
+        assert seen.cut_off() == []
+        if size == "desk":  # where no table has to be pushed to be read
+            assert seen.page.evaluate(SCROLLS) == []
         background = seen.page.evaluate("getComputedStyle(document.body).backgroundColor")
         assert (background == "rgb(245, 246, 248)") == (scheme == "light")
         # One of the two drawings of each chart, the one made for this width.

@@ -99,6 +99,8 @@ def test_a_file_that_is_gone_a_strange_manifest_and_no_bundle_are_one_clear_line
         verify(run)
     with pytest.raises(ConfigError, match="a run has a bundle once it has ended"):
         verify(tmp_path)
+    with pytest.raises(ConfigError, match="no such folder; name a run's folder"):
+        verify(tmp_path / "gone")
 
 
 def test_a_run_that_claimed_nothing_has_nothing_to_verify(tmp_path: Path) -> None:

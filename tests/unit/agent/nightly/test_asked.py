@@ -28,6 +28,13 @@ def test_a_folder_stands_for_its_task_files_and_what_cannot_be_read_is_not_left_
     assert [job.config.name for job in asked.jobs] == ["a.yaml", "b.yaml", "torn.yml"]
 
 
+def test_a_folder_without_a_task_is_told_of(tasks: Path, tmp_path: Path) -> None:
+    said: list[str] = []
+    (tmp_path / "empty").mkdir()
+    assert len(read_asked([str(tasks), str(tmp_path / "empty")], Options(), said.append).jobs) == 3
+    assert said == [f"{tmp_path}/empty: a folder without a task file"]
+
+
 def test_a_file_that_is_gone_is_its_own_tasks_failure_and_shipped_tasks_go_by_name(tasks: Path) -> None:
     asked = read_asked(["quickstart", str(tasks / "gone.yaml")], Options(overrides=("search.branches=2",)))
     assert [job.config for job in asked.jobs] == [CONFIGS / "quickstart.yaml", tasks / "gone.yaml"]

@@ -20,6 +20,7 @@ SUMMARY = NightSummary(
     status="finished",
     exit_code=0,
     began="2026-11-30T01:00:00+00:00",
+    as_of="2026-11-30T01:00:05+00:00",
     elapsed_s=5.0,
     sessions=1,
     usd=0.0,

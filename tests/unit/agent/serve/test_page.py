@@ -52,7 +52,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (night / "night.jsonl").write_text(
         '{"type":"night_started","at":"2026-11-30T00:00:00+00:00","names":["gemm","softmax"]}\n'
         '{"type":"tried","task":0}\n{"type":"tried","task":1}\n'
-        '{"type":"night_ended","at":"2026-11-30T05:00:00+00:00","exit_code":0}\n'
+        '{"type":"night_ended","at":"2026-11-30T05:00:00+00:00","exit_code":3}\n'
     )
     (night / "index.html").write_text(
         "<!doctype html><title>night</title><h1>The night</h1><a href='../run_20261130_010000/report.html'>gemm</a>"
@@ -88,10 +88,13 @@ def test_it_fits_every_screen(browser: Browser, server: Server, root: Path, size
         "compare": "/compare?a=run_20261130_010000&b=run_20261133_010000",
     }
     with visit(browser, server.url, size, scheme) as seen:
+        nights = seen.page.locator(".scroll", has=seen.page.locator("table.nights"))
+        assert nights.evaluate("node => node.scrollWidth <= node.clientWidth")
         for name, target in pages.items():
             seen.page.goto(server.url + target)
             seen.keep(f"serve-{name}-{size}-{scheme}")
             assert seen.page.evaluate("document.documentElement.scrollWidth") == SIZES[size][0], name
+            assert seen.cut_off() == [], name
             dark = seen.page.evaluate("getComputedStyle(document.body).backgroundColor") != "rgb(245, 246, 248)"
             assert dark == (scheme == "dark")
         all_well(seen, server)
@@ -141,11 +144,19 @@ def test_two_runs_are_chosen_and_compared(browser: Browser, server: Server) -> N
         all_well(seen, server)
 
 
+def test_a_phone_tells_why_a_branch_fell(browser: Browser, server: Server) -> None:
+    with visit(browser, f"{server.url}/run/run_20261127_010000", "phone") as seen:
+        wrong = seen.page.locator("table.branches tr", has_text="b3")
+        assert "C[5] is 1.0, not 2.0" in wrong.inner_text()
+        all_well(seen, server)
+
+
 def test_a_report_opens_and_stands_alone(browser: Browser, server: Server) -> None:
     with visit(browser, f"{server.url}/run/run_20261130_010000") as seen:
         with seen.page.expect_popup() as opened:
             seen.page.get_by_role("link", name="Report").click()
         report = opened.value
+        report.wait_for_url("**/report.html")  # until then it is an empty page, which cannot be loaded anew
         complaints: list[str] = []
         report.on("console", lambda message: complaints.append(message.text))
         report.reload()
@@ -160,7 +171,7 @@ def test_nights_lead_to_their_page(browser: Browser, server: Server) -> None:
     with visit(browser, server.url) as seen:
         night = seen.page.locator("table.nights tbody tr")
         assert night.inner_text().split("\t") == [
-            "night_20261130_000000", "finished", "2 of 2", "2026-11-30 00:00", "2026-11-30 05:00"
+            "night_20261130_000000", "finished exit code 3", "2 of 2", "2026-11-30 00:00", "2026-11-30 05:00"
         ]  # fmt: skip
         with seen.page.expect_popup() as opened:
             night.get_by_role("link").click()

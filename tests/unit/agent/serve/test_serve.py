@@ -235,7 +235,12 @@ def test_an_address_that_others_can_reach_is_warned_of(root: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "said"), [("run_1", "is a run; serve the folder that holds it"), ("x", "no such folder")]
+    ("place", "said"),
+    [
+        ("run_1", "is a run; serve the folder that holds it"),
+        ("night_1", "is a night; serve the folder that holds it"),
+        ("x", "no such folder"),
+    ],
 )
 def test_what_is_no_folder_of_runs_is_one_line(root: Path, place: str, said: str) -> None:
     told = subprocess.run(

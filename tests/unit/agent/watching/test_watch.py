@@ -175,6 +175,28 @@ def test_a_night_that_stops_is_no_success(tmp_path: Path) -> None:
     assert "stopped before its end; the same command goes on with it" in err
 
 
+@pytest.mark.parametrize(
+    ("ends", "code", "said"),
+    [
+        ({"type": "night_ended", "at": "2026-11-30T05:00:00+00:00", "exit_code": 3}, 3, "ended with exit code 3; see"),
+        ({"type": "tried", "task": 0, "exit_code": 75}, 75, "waits for an answer"),
+        ({"type": "tried", "task": 0, "exit_code": 0}, 130, "stopped before its end"),
+    ],
+)
+def test_a_nights_own_folder_tells_how_that_night_ended(
+    tmp_path: Path, ends: dict[str, object], code: int, said: str
+) -> None:
+    for name, last in (("night_1", ends), ("night_2", {"type": "night_ended", "at": "2026-12-01T05:00:00+00:00"})):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "night.jsonl").write_text(f'{{"type":"night_started"}}\n{json.dumps(last)}\n')
+    (tmp_path / "latest-night").symlink_to("night_1")
+    told = watch(str(tmp_path / "latest-night"))
+    assert told.returncode == code
+    (line,) = told.stderr.splitlines()
+    assert line.startswith("roofclimb: night_1")
+    assert said in line
+
+
 @pytest.mark.parametrize(("place", "said"), [("nowhere", "no such folder"), (".", "holds no run")])
 def test_what_is_no_run_is_one_line(tmp_path: Path, place: str, said: str) -> None:
     told = watch(str(tmp_path / place))
