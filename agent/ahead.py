@@ -11,7 +11,7 @@ from threading import Thread
 
 from agent.executors.types import BuildTask, Executor
 from backends.process import Ending
-from backends.types import BuildSpec, Built, Rejected
+from backends.types import BuildSpec, Built, Rejected, ToolchainError
 from profiling.types import HarnessFault, TaskError
 
 Outcome = Built | Rejected
@@ -96,15 +96,20 @@ class Ahead:
 def build_all(sources: Sequence[Source], ahead: Ahead, executor: Executor) -> list[Outcome]:
     """Build all at once, in order, less what was built ahead or is being built. Equal ones are built once.
 
-    What was refused behind other work (past a time limit, say) is refused only when it is built in earnest.
+    What went wrong behind other work (past a time limit, say) counts only when it is built in earnest.
     """
     wanted = {_key(*source): source for source in sources}
-    begun = {key: ahead.take(*source) for key, source in wanted.items()}
-    asked = {key: begun[key] or executor.build(BuildTask(*source)) for key, source in wanted.items()}
-    builds = {key: future.result() for key, future in asked.items()}
-    refused = [key for key, built in builds.items() if begun[key] is not None and isinstance(built, Rejected)]
-    again = {key: executor.build(BuildTask(*wanted[key])) for key in refused}
-    builds |= {key: future.result() for key, future in again.items()}
+    begun = {key: future for key, source in wanted.items() if (future := ahead.take(*source)) is not None}
+    earnest = {key: executor.build(BuildTask(*source)) for key, source in wanted.items() if key not in begun}
+    builds: dict[_Key, Outcome] = {}
+    for key, future in begun.items():
+        with suppress(ToolchainError):
+            built = future.result()
+            if isinstance(built, Built):
+                builds[key] = built
+        if key not in builds:
+            earnest[key] = executor.build(BuildTask(*wanted[key]))
+    builds |= {key: future.result() for key, future in earnest.items()}
     return [builds[_key(*source)] for source in sources]
 
 

@@ -10,6 +10,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
+from memory.company import shares
 from memory.store import Store
 from memory.types import StoredRecord
 from memory.wire import Entry, entry_of, first_error
@@ -51,9 +52,13 @@ def parse(text: str | bytes) -> tuple[Entry, ...]:
         ExchangeError: not JSON, not ours, a newer version, an unknown, missing or wrong field.
     """
     try:
-        return Document.model_validate_json(text).records
+        found = Document.model_validate_json(text)
     except ValidationError as error:
         raise ExchangeError(_line(error.errors())) from error
+    if found.version >= 3:
+        return found.records
+    told = shares(((e.run, e.iteration, e.scope), frozenset(e.strategy.methods)) for e in found.records)
+    return tuple(e.model_copy(update={"in_company": x}) for e, x in zip(found.records, told, strict=True))
 
 
 def import_entries(store: Store, entries: Sequence[Entry]) -> Imported:

@@ -55,11 +55,11 @@ class Group:
 
     Attributes:
         latest: the latest record of each run that speaks for it, newest first.
-        own: the newest of a plan that was exactly this strategy; None where it was only ever part of larger ones.
+        own_success: the newest success of a plan that was exactly this strategy.
     """
 
     latest: tuple[Seen, ...]
-    own: Seen | None
+    own_success: Seen | None
 
     @property
     def newest(self) -> Seen:
@@ -152,7 +152,7 @@ def standing(groups: tuple[Group, ...]) -> Standing:
     if nearest.verdict == "failed":
         for other in groups[1:]:
             # What its methods did in other company lifts no block of a plan that failed.
-            lifts = other.newest if nearest.record.in_company else other.own
+            lifts = other.newest if nearest.record.in_company else other.own_success
             later = lifts is not None and lifts.age_key > nearest.newest.age_key
             if other.verdict == "worked" and later and other.newest.distance < UNBLOCKS_WITHIN:
                 failed = f"failed {_where(nearest)} (record {nearest.newest.stored.id})"
@@ -173,7 +173,9 @@ def _group(seen: list[Seen]) -> Group:
     if own is not None and own.stored.record.outcome != "positive" and own.weight >= STALE_BELOW:
         speaking = plans
     latest = {one.stored.record.run: one for one in speaking}
-    return Group(tuple(sorted(latest.values(), key=lambda one: one.age_key, reverse=True)), own)
+    successes = [one for one in plans if one.stored.record.outcome == "positive"]
+    newest_first = sorted(latest.values(), key=lambda one: one.age_key, reverse=True)
+    return Group(tuple(newest_first), successes[-1] if successes else None)
 
 
 def _failed(group: Group) -> Standing:

@@ -65,6 +65,13 @@ class Tried(Event):
     reason: str
 
 
+class NightPaused(Event):
+    """A process left the night with something to be done: it was stopped, or a task waits for an answer."""
+
+    type: Literal["night_paused"] = "night_paused"
+    exit_code: int
+
+
 class NightEnded(Event):
     """Nothing is left to be done."""
 
@@ -80,6 +87,7 @@ class Told(Event):
 
 
 NightEvent = Annotated[
-    NightStarted | NightOpened | RunPlaced | Surveyed | Tried | NightEnded | Told, Field(discriminator="type")
+    NightStarted | NightOpened | RunPlaced | Surveyed | Tried | NightPaused | NightEnded | Told,
+    Field(discriminator="type"),
 ]
 NIGHT_EVENT: TypeAdapter[NightEvent] = TypeAdapter(NightEvent)

@@ -64,8 +64,9 @@ class Night:
         Raises:
             UnfitEnvironment: the night's log cannot be written; it can be resumed.
         """
-        self.log.append(ev.NightOpened(key=str(len(self.log.all(ev.NightOpened))), pid=os.getpid()))
         left = [number for number in range(len(self.asked.jobs)) if not self._finished(number)]
+        if left or not self.log.all(ev.NightEnded):
+            self.log.append(ev.NightOpened(key=str(len(self.log.all(ev.NightOpened))), pid=os.getpid()))
         self.say(
             f"{self.folder.name}: {len(left)} of {len(self.asked.jobs)} to do; its page: {self.folder / 'index.html'}"
         )
@@ -141,7 +142,7 @@ class Night:
 
     def _end(self, *, worked: bool) -> NightSummary:
         if self.stopped.is_set():
-            return self._write("interrupted", INTERRUPTED)
+            return self._paused("interrupted", INTERRUPTED)
         tries = self.log.all(ev.Tried)
         last = {e.task: e.exit_code for e in tries}
         codes = [0 if self._finished(n) else last.get(n, 0) for n in range(len(self.asked.jobs))]
@@ -150,10 +151,14 @@ class Night:
         ends = self.log.all(ev.NightEnded)
         if status == "finished" and (worked or not ends):
             self.log.append(ev.NightEnded(key=str(len(ends)), exit_code=code))
-        summary = self._write(status, code)
+        summary = self._paused(status, code) if status == "waiting" else self._write(status, code)
         if self._tell(summary, worked=worked):
             summary = self._write(status, code)
         return summary
+
+    def _paused(self, status: Status, code: int) -> NightSummary:
+        self.log.append(ev.NightPaused(key=str(len(self.log.all(ev.NightPaused))), exit_code=code))
+        return self._write(status, code)
 
     def _tell(self, summary: NightSummary, *, worked: bool) -> bool:
         """Run `on_finish`, unless that was done: what is told is told once, and lost by no kill."""

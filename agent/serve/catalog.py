@@ -19,10 +19,10 @@ from agent.report.view import headline, name_of
 from agent.state import State
 from agent.watching.branch_steps import BranchSteps
 from agent.watching.doing import doing_now
-from agent.watching.folder import LOG, Found, find_all, night_is_on
+from agent.watching.folder import LOG, Found, find_all, night_in_hand, night_is_on
 from agent.watching.follow import Follower, held_files, is_held
 from agent.watching.limits import Limits, read_limits
-from agent.watching.nights import Night, read_night
+from agent.watching.nights import WAITING, Night, read_night
 from agent.watching.story import Line, Story
 
 Condition = Literal["running", "finished", "interrupted", "waiting", "failed", "stopped", "empty", "damaged"]
@@ -183,17 +183,20 @@ class Catalog:
             changed = self._track([f for f in found if f.kind != "night"])
             for tracked in self._tracked.values():
                 changed |= tracked.refresh(held)
-            nights = self._nights([f for f in found if f.kind == "night"], night_is_on(self.root, held))
+            nights = self._nights([f for f in found if f.kind == "night"], held)
             changed |= nights != self.nights
             self.nights = nights
             self.version += changed
             self._looked = self._clock()
 
-    def _nights(self, found: list[Found], on: bool) -> tuple[NightView, ...]:
-        """All nights, the newest first. Only that one can be on: there is one lock."""
+    def _nights(self, found: list[Found], held: Collection[int] | None) -> tuple[NightView, ...]:
+        """All nights, the newest first. One at most is on: there is one lock."""
         nights = [read_night(f.name, f.path) for f in found]
         nights.sort(key=lambda night: (night.began_at, night.name), reverse=True)
-        return tuple(NightView(night, _condition_of(night, on=on and i == 0)) for i, night in enumerate(nights))
+        on = None
+        if nights and night_is_on(self.root, held):
+            on = night_in_hand(self.root, held) or nights[0].name
+        return tuple(NightView(night, _condition_of(night, on=night.name == on)) for night in nights)
 
     def _track(self, found: list[Found]) -> bool:
         """Begin to follow what is new, and forget what is gone."""
@@ -219,4 +222,4 @@ class Catalog:
 def _condition_of(night: Night, *, on: bool) -> Condition:
     if night.ended_at:
         return "finished"
-    return "running" if on else "waiting" if night.waits else "stopped"
+    return "running" if on else "waiting" if night.left_with == WAITING else "stopped"

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from agent.watching.follow import is_held
 from agent.watching.nights import NIGHT_LOG, Night, read_night
 
 LOG = "events.jsonl"
@@ -71,6 +72,12 @@ def night_is_on(root: Path, held: Collection[int] | None) -> bool:
         return held is not None and (root / NIGHT_LOCK).stat().st_ino in held
     except OSError:
         return False
+
+
+def night_in_hand(root: Path, held: Collection[int] | None) -> str | None:
+    """The name of the night beneath `root` that a process works on; None where that cannot be told."""
+    nights = [f for f in find_all(root) if f.kind == "night"]
+    return next((f.name for f in nights if is_held(f.path / NIGHT_LOG, held)), None)
 
 
 def newest_night(root: Path) -> Night | None:

@@ -11,7 +11,7 @@ from typing import Any
 from agent.watching.follow import is_instant
 
 NIGHT_LOG = "night.jsonl"
-_WAITING = 75  # the exit code of a run that waits
+WAITING = 75  # the exit code of a night that waits
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Night:
         began_at, ended_at: UTC, ISO 8601; "" where that has not happened, or is not told.
         exit_code: once it has ended.
         tasks: how many it has, and `tried` how many of them were taken to an end.
-        waits: whether one of them waits for an answer.
+        left_with: the exit code of its last process, which left something to be done; None where that was killed.
         page: whether its page is there.
     """
 
@@ -33,7 +33,7 @@ class Night:
     exit_code: int | None
     tasks: int
     tried: int
-    waits: bool
+    left_with: int | None
     page: bool
 
 
@@ -41,18 +41,20 @@ def read_night(name: str, folder: Path) -> Night:
     """The night in `folder`."""
     events = _events(folder / NIGHT_LOG)
     opened = max((i for i, e in enumerate(events) if e.get("type") == "night_opened"), default=-1)
-    ends = [e for i, e in enumerate(events) if e.get("type") == "night_ended" and i > opened]
+    after = events[opened + 1 :]
+    ends = [e for e in after if e.get("type") == "night_ended"]
+    pauses = [e.get("exit_code") for e in after if e.get("type") == "night_paused"]
     names = events[0].get("names") if events else None
     code = ends[-1].get("exit_code") if ends else None
-    last = {str(e.get("task")): e.get("exit_code") for e in events if e.get("type") == "tried"}
+    left_with = pauses[-1] if pauses and not ends else None
     return Night(
         name=name,
         began_at=_at(events[0]) if events else "",
         ended_at=_at(ends[-1]) if ends else "",
         exit_code=code if isinstance(code, int) else None,
         tasks=len(names) if isinstance(names, list) else 0,
-        tried=len(last),
-        waits=_WAITING in last.values(),
+        tried=len({str(e.get("task")) for e in events if e.get("type") == "tried"}),
+        left_with=left_with if isinstance(left_with, int) else None,
         page=(folder / "index.html").is_file(),
     )
 

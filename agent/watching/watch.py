@@ -21,10 +21,10 @@ from agent.errors import (
 )
 from agent.progress import PlainProgress, make_progress
 from agent.report import fmt
-from agent.watching.folder import LOG, find_all, newest_night, night_is_on
+from agent.watching.folder import LOG, find_all, newest_night, night_in_hand, night_is_on
 from agent.watching.follow import Follower, held_files, is_held
 from agent.watching.limits import read_limits
-from agent.watching.nights import NIGHT_LOG, Night, read_night
+from agent.watching.nights import NIGHT_LOG, WAITING, Night, read_night
 from agent.watching.story import Story
 from agent.watching.terminal import LiveProgress
 
@@ -184,21 +184,28 @@ def _why(story: Story) -> str:
 
 
 def _watch_night_of(folder: Path) -> Result:
-    """The night of this folder: only the newest can be on."""
+    """The night of this folder, which may be on."""
     root = folder.parent
-    newest = newest_night(root)
-    if newest is not None and newest.name == folder.name and night_is_on(root, held_files()):
+    if night_is_on(root, held_files()) and _night_on(root) == folder.name:
         return _watch_night(root)
     return _night_result(root, read_night(folder.name, folder))
+
+
+def _night_on(root: Path) -> str | None:
+    """The night that is worked on. It is taken for the newest where that cannot be told."""
+    newest = newest_night(root)
+    return night_in_hand(root, held_files()) or (newest.name if newest is not None else None)
 
 
 def _watch_night(root: Path) -> Result:
     """All runs of a night as they are worked on, which may be more than once each."""
     seen: dict[Path, _Watched] = {}
     now: _Watched | None = None
+    night: str | None = None
     try:
         while True:
             on = night_is_on(root, held_files())
+            night = night_in_hand(root, held_files()) or night
             if now is None or not now.look():
                 other = _held_run(root)
                 if other is not None and (now is None or other != now.folder):
@@ -215,7 +222,7 @@ def _watch_night(root: Path) -> Result:
     finally:
         if now is not None:
             now.leave()
-    return _night_result(root, newest_night(root))
+    return _night_result(root, newest_night(root) if night is None else read_night(night, root / night))
 
 
 def _enter(seen: dict[Path, _Watched], folder: Path) -> _Watched:
@@ -257,10 +264,11 @@ def _result(watched: _Watched) -> Result:
 
 def _night_result(root: Path, night: Night | None) -> Result:
     """The night's own exit code; a night that was stopped goes on when it is started again."""
-    if night is not None and night.waits and not night.ended_at:
-        raise WaitingForAnswer(f"{night.name}: waits for an answer; the same command goes on with it")
     if night is None or not night.ended_at:
-        raise Interrupted(f"{night.name if night else root}: stopped before its end; the same command goes on with it")
+        left_with = night.left_with if night is not None else None
+        how = "waits for an answer" if left_with == WAITING else "stopped before its end"
+        name = night.name if night is not None else root
+        raise _error(left_with, Interrupted)(f"{name}: {how}; the same command goes on with it")
     page = root / night.name / "index.html"
     if night.exit_code:
         kind = _error(night.exit_code, RoofclimbError)

@@ -145,14 +145,16 @@ class Interleaver:
                 for kernel in sitting.live():
                     with sitting.blaming(kernel, workers[kernel]):
                         sitting.slopes[kernel] = self.timer.batches(sides[kernel], n)
-            self._short(sides, sitting, rng, slots)
+            self._short(sides, sitting, rng, slots, start)
             while sitting.live() and not self._enough(sitting, start, sides):
                 sitting.rounds[-1].append(self._block(sides, sitting, rng, sitting.per_frame))
             for bench in workers.values():
                 bench.doom()
         return kept
 
-    def _short(self, sides: Mapping[int, Calls], sitting: Sitting, rng: random.Random, slots: int) -> None:
+    def _short(
+        self, sides: Mapping[int, Calls], sitting: Sitting, rng: random.Random, slots: int, start: float
+    ) -> None:
         """Blocks of batches, where the fastest kernel is a short one on a GPU: as many calls in each set of workers."""
         if not self.timer.rig.device.one_by_one:
             return
@@ -161,8 +163,10 @@ class Interleaver:
             sitting.rounds[-1].append(block)
             fastest = min((min(f.own_ns) for halves in block.values() for f in halves), default=_SHORT_NS)
             sitting.batch = self.timer.batch_of(fastest, slots) if fastest < _SHORT_NS else 1
-        while sitting.batch > 1 and sitting.live() and len(sitting.batched[-1]) < _BATCH_BLOCKS:
-            if 2 * sum(s.kept_bytes for s in sides.values()) > self.timer.rig.device.kept_bytes:
+        most_s = self.timer.settings.max_time_s / self.timer.settings.pairs / 2
+        while 1 < sitting.batch <= slots and sitting.live() and len(sitting.batched[-1]) < _BATCH_BLOCKS:
+            too_much = 2 * sum(s.kept_bytes for s in sides.values()) > self.timer.rig.device.kept_bytes
+            if too_much or time.monotonic() - start > most_s:
                 return
             sitting.batched[-1].append(self._block(sides, sitting, rng, sitting.batch))
 

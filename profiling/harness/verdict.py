@@ -21,6 +21,7 @@ _SHARED = 1.25  # in one frame, the mean call may take this many times the media
 # In a comparison both kernels are woken alike, so what waking costs mostly cancels: the clocks may differ on the gain
 # by this share, and by what a waking varies over the shorter of two frames.
 _GAIN_APART, _WAKE_VARIES_NS = 0.02, 50_000.0
+_LEAST_BATCHES = 3  # undisturbed blocks of batches from each set of workers
 
 _Half = tuple[FrameTimes, FrameTimes]
 
@@ -73,15 +74,16 @@ def timing_of(times: Times, empty: Times, settings: MeasureSettings) -> Timing:
         overhead_ms=overhead / 1e6,
         outside_ms=outside,
         l2=settings.l2,
-        event_ms=_event_ms(times, empty),
+        event_ms=_event_ms(times, empty, median(samples)),
         conditions=tuple(f.conditions for f in kept for _ in f.own_ns) if kept[0].conditions else (),
         disturbed=sum(len(f.own_ns) for f in times.frames) - sum(len(f.own_ns) for f in cool),
     )
 
 
-def _event_ms(times: Times, empty: Times) -> float | None:
+def _event_ms(times: Times, empty: Times, median_ms: float) -> float | None:
+    """Never more than the whole: a `solve` that waits for the GPU has no earlier end, and pays no less for waking."""
     ends = [[float(ns) for f in t.frames for ns in f.event_ns] for t in (times, empty)]
-    return max(0.0, median(ends[0]) - median(ends[1])) / 1e6 if all(ends) else None
+    return min(median_ms, max(0.0, median(ends[0]) - median(ends[1])) / 1e6) if all(ends) else None
 
 
 def _slope_ns(times: Times) -> float | None:
@@ -203,8 +205,12 @@ def comparison(found: Compared, rng: random.Random) -> Comparison | Rejected:
     sharper = _batched(found)
     if sharper is not None:
         batch_low, batch_high = bootstrap_interval(sharper, rng)
-        if batch_low <= high + _GAIN_APART and batch_high >= low - _GAIN_APART:
-            middle, low, high, batch = _middle(sharper), batch_low, batch_high, len(found.batched[0][0].a[0].own_ns)
+        if batch_low <= high and batch_high >= low:
+            # What single calls show stays within: what a batch alone shows is no gain.
+            low, high = min(batch_low, middle), max(batch_high, middle)
+            middle, batch = _middle(sharper), len(found.batched[0][0].a[0].own_ns)
+        else:  # the noise that a gain is held against is that of batches, which is less
+            low, high = 2 * low - middle, 2 * high - middle
     delta_low, delta_high = _span(own.deltas, outside.deltas, rng)
     return Comparison(
         speedup=math.exp(middle),
@@ -225,7 +231,7 @@ def _batched(found: Compared) -> Sequence[Sequence[float]] | None:
     """Log-ratios by batches of short calls, where there are any that can be believed.
 
     A batch is no proof by itself: a kernel could do in its first call what the others ask for, or leave work that the
-    next call runs beside. So what one call shows has to agree; where it does not, it decides alone.
+    next call runs beside. So what one call shows has to agree.
     """
     if found.batched_empty is None or not found.batched:
         return None
@@ -234,7 +240,7 @@ def _batched(found: Compared) -> Sequence[Sequence[float]] | None:
         if _frame_doubt(frames, found.batched_empty):
             return None
     cool = _cool(found.batched)
-    if not all(cool):
+    if min(map(len, cool)) < _LEAST_BATCHES:
         return None
     overhead = _overhead_ns(found.batched_empty)
     return _Gains.of([_calm_blocks(pair) for pair in cool], lambda frames: _call_ns(frames, overhead)).ratios

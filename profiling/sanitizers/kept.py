@@ -1,6 +1,7 @@
 """What sanitizers found of a kernel before, on disk, by all that it depends on: a baseline is the same in every run.
 
-Only answers are kept: a tool that had none, or lost its own report, is asked again.
+Only answers are kept, of tools that give the same one every time: one that had none, or lost its own report, is asked
+again, and races are looked for anew in every run, since what is missed once must not be held against others for ever.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from backends.host_compiler import disk_error
 from profiling.gpu_tools import tool_version
-from profiling.sanitizers.findings import GPU_TOOLS, LOST_REPORT, Finding, Outcome, Tool, Unavailable
+from profiling.sanitizers.findings import CERTAIN, GPU_TOOLS, LOST_REPORT, Finding, Outcome, Tool, Unavailable
 from profiling.types import Case, Problem
 
 _ADAPTER = TypeAdapter(tuple[Finding, ...])
@@ -64,7 +65,9 @@ class Kept:
             raise disk_error(error, self.folder) from error
 
     def _file(self, tool: Tool, problem: Problem, case: Case) -> Path | None:
-        """By everything that the answer depends on; None where the tool does not say which version it is."""
+        """By everything that the answer depends on; None where nothing is kept."""
+        if tool not in CERTAIN:
+            return None
         # A compiler's sanitizers are its own, and the build's key names the compiler.
         release = tool_version("compute-sanitizer") if tool in GPU_TOOLS else "the compiler's"
         if release is None:

@@ -71,11 +71,11 @@ def test_a_kernel_of_a_few_microseconds_can_be_told_from_one_that_is_a_little_fa
 def test_calls_that_run_side_by_side_gain_nothing(lab: Lab) -> None:
     found = compared(lab, short(4000), kernel(SIDE_BY_SIDE, SPIN), "side by side")
     assert found.batch == 1
-    assert found.speedup < 1.1
+    assert found.low <= 1.02
 
 
 def test_a_needless_synchronisation_costs_a_microsecond_or_two_and_no_batch_makes_more_of_it(lab: Lab) -> None:
     waits = kernel("spin<<<(n + 255) / 256, 256>>>(x, y, a, n, 4000); cudaDeviceSynchronize();", SPIN)
     found = compared(lab, waits, short(4000), "synchronised")
-    assert found.a_ms - found.b_ms < 0.003
-    assert found.batch == 1 or found.speedup < 1.1
+    assert abs(found.a_ms - found.b_ms) < 0.003
+    assert found.low <= 1.02

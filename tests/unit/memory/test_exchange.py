@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from memory.exchange import ExchangeError, Imported, export_text, import_entries, parse
 from memory.sanitise import LONGEST_REASON
 from memory.store import Store
+from memory.wire import entry_of
 from tests.unit.memory.records import record
 
 
@@ -52,6 +54,16 @@ def test_a_document_of_version_1_is_read(document: str) -> None:
         for new in ("noise", "base_ms", "ms", "together", "in_company"):
             del entry[new]
     assert len(parse(json.dumps(old))) == 3
+
+
+def test_shares_of_a_plan_are_told_from_it_in_a_document_that_does_not_say() -> None:
+    """A method's share of a larger plan would block or offer that method alone."""
+    now = datetime.now(timezone.utc)
+    whole, alone = record("a", "b"), record("a", run="run_2")
+    entries = [entry_of(r, now) for r in (record("a"), whole, record("b"), alone)]
+    old = [e.model_dump(mode="json", exclude={"in_company"}) for e in entries]
+    found = parse(json.dumps({"format": "roofclimb-memory", "version": 2, "records": old}))
+    assert [e.in_company for e in found] == [True, False, True, False]
 
 
 def test_imported_text_can_pass_for_nothing_else(document: str) -> None:

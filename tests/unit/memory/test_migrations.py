@@ -18,9 +18,11 @@ from sqlalchemy import create_engine, inspect, text
 
 from memory.database import make_engine, parse_url
 from memory.errors import StoreError
+from memory.fingerprint import fingerprint
 from memory.migrate import HEAD
 from memory.schema import REVISION_TABLE, Base
 from memory.store import Store
+from memory.types import Strategy
 from tests.unit.memory.records import record
 from tests.unit.memory.writer import open_together
 
@@ -64,6 +66,32 @@ def test_what_version_1_wrote_is_read_and_can_be_added_to(old: str) -> None:
     with Store(old) as again:
         assert again.migrated is None
         assert len(again.query()) == 4
+
+
+def test_shares_of_a_plan_are_told_from_it_where_that_was_not_written_down(old: str) -> None:
+    """Else a share that gained goes on to lift the block of the method alone, and one that failed to set it."""
+    rest = "'{}', 'positive', 1.5, 1.4, 1.6, 'measured', '{}', ''"
+    engine = create_engine(parse_url(old))
+    with engine.begin() as connection:
+        for number, methods in ((11, ("a",)), (12, ("a", "b")), (13, ("b",))):
+            at, mark = "2026-11-30T16:00:00.000000+00:00", fingerprint("cpp", Strategy(methods))
+            scope = f"'run_1', 1, 'gemm', 'cpp', 'x86_64', '1e8', '{mark}'"
+            connection.exec_driver_sql(
+                "INSERT INTO roofclimb_records (id, created, run, iteration, family, backend, arch, shape_class,"
+                " fingerprint, parameters, outcome, effect, effect_low, effect_high, reason, versions, lesson)"
+                f" VALUES ({number}, '{at}', {scope}, {rest})"
+            )
+            for place, method in enumerate(methods):
+                values = f"({number}, {place}, '{method}')"
+                connection.exec_driver_sql(
+                    f"INSERT INTO roofclimb_methods (record_id, position, method) VALUES {values}"
+                )
+    engine.dispose()
+    with Store(old) as store:
+        assert {f.id: f.record.in_company for f in store.query()} == {
+            **dict.fromkeys((1, 2, 3, 12), False),
+            **dict.fromkeys((11, 13), True),
+        }
 
 
 def test_reading_an_older_memory_is_enough_to_bring_it_over(old: str) -> None:
@@ -129,6 +157,7 @@ _KILLED = """
 import os, signal, sys
 from sqlalchemy import Engine, event
 from memory.store import Store
+from memory.types import Strategy
 event.listen(Engine, "commit", lambda connection: os.kill(os.getpid(), signal.SIGKILL))
 Store(sys.argv[1])
 """

@@ -122,6 +122,16 @@ def test_a_plans_own_failure_too_old_to_block_no_longer_outweighs_larger_plans()
     assert [advice.record_id for advice in told.preferred] == [2]
 
 
+def test_a_plan_that_failed_elsewhere_lifts_no_block_though_its_method_did_well_there_in_company() -> None:
+    """There its own failure is too old a compiler's to speak; it is no success for that."""
+    failed = stored(1, record("m", outcome="negative", effect=0.9), days_ago=60)
+    elsewhere = record("m", scope=NEXT_DECADE, outcome="negative", effect=0.9, run="run_2")
+    stale = stored(2, replace(elsewhere, versions={"g++": "9.1.0"}), days_ago=50)
+    beside = stored(3, in_company("m", scope=NEXT_DECADE, run="run_3"), days_ago=45)
+    told = recall([failed, stale, beside], GEMM, now=NOW, limit=8, versions={"g++": "12.2.0"})
+    assert [advice.record_id for advice in told.blocked] == [1]
+
+
 def test_preferred_by_measured_effect_on_the_nearest_scope() -> None:
     told = here(
         stored(1, record("a", effect=1.2)),

@@ -179,7 +179,9 @@ def test_a_night_that_stops_is_no_success(tmp_path: Path) -> None:
     ("ends", "code", "said"),
     [
         ({"type": "night_ended", "at": "2026-11-30T05:00:00+00:00", "exit_code": 3}, 3, "ended with exit code 3; see"),
-        ({"type": "tried", "task": 0, "exit_code": 75}, 75, "waits for an answer"),
+        ({"type": "night_paused", "exit_code": 75}, 75, "waits for an answer"),
+        ({"type": "night_paused", "exit_code": 5}, 5, "stopped before its end"),
+        ({"type": "tried", "task": 0, "exit_code": 75}, 130, "stopped before its end"),
         ({"type": "tried", "task": 0, "exit_code": 0}, 130, "stopped before its end"),
     ],
 )
