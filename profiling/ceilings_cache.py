@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import os
-import tempfile
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from backends.host_compiler import disk_error
+from profiling.shared_file import write_whole
 from profiling.types import Ceilings
 
 _ADAPTER = TypeAdapter(Ceilings)
@@ -27,19 +25,8 @@ def load_ceilings(path: Path) -> Ceilings | None:
 
 
 def save_ceilings(path: Path, ceilings: Ceilings) -> None:
-    """Write them whole, then rename: parallel runs share the folder.
-
-    Raises:
-        ToolchainError: the folder cannot be written.
-    """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, partial = tempfile.mkstemp(dir=path.parent, prefix=".ceilings-", suffix=".json")
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(_ADAPTER.dump_json(ceilings, indent=2))
-        os.replace(partial, path)
-    except OSError as error:
-        raise disk_error(error, path.parent) from error
+    """Keep them. Raises ToolchainError: the folder cannot be written."""
+    write_whole(path, _ADAPTER.dump_json(ceilings, indent=2))
 
 
 def now() -> str:

@@ -178,8 +178,7 @@ def comparison(found: Compared, rng: random.Random) -> Comparison | Rejected:
     if found.failure is not None or found.empty is None or not found.pairs:
         return Rejected("verify", found.failure or "nothing was compared")
     blocks = [block for pair in found.pairs for block in pair]
-    sides = [[f for x in blocks for f in x.a], [f for x in blocks for f in x.b]]
-    for name, frames, rounds in zip("ab", sides, found.rounds, strict=True):
+    for name, frames, rounds in zip("ab", _sides(found.pairs), found.rounds, strict=True):
         doubt = _frame_doubt(frames, found.empty) or _batch_doubt(rounds, found.empty)
         if doubt is not None:
             return Rejected("time", f"{name}: {doubt}")
@@ -235,15 +234,19 @@ def _batched(found: Compared) -> Sequence[Sequence[float]] | None:
     """
     if found.batched_empty is None or not found.batched:
         return None
-    for half in ("a", "b"):
-        frames = [f for pair in found.batched for x in pair for f in (x.a if half == "a" else x.b)]
-        if _frame_doubt(frames, found.batched_empty):
-            return None
+    if any(_frame_doubt(frames, found.batched_empty) for frames in _sides(found.batched)):
+        return None
     cool = _cool(found.batched)
     if min(map(len, cool)) < _LEAST_BATCHES:
         return None
     overhead = _overhead_ns(found.batched_empty)
     return _Gains.of([_calm_blocks(pair) for pair in cool], lambda frames: _call_ns(frames, overhead)).ratios
+
+
+def _sides(pairs: Sequence[Sequence[Block]]) -> tuple[list[FrameTimes], list[FrameTimes]]:
+    """All frames of a, and all of b."""
+    blocks = [block for pair in pairs for block in pair]
+    return [f for x in blocks for f in x.a], [f for x in blocks for f in x.b]
 
 
 def _cool(pairs: Sequence[Sequence[Block]]) -> list[list[Block]]:

@@ -9,8 +9,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -18,9 +16,9 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from backends.host_compiler import disk_error
 from profiling.gpu_tools import tool_version
 from profiling.sanitizers.findings import CERTAIN, GPU_TOOLS, LOST_REPORT, Finding, Outcome, Tool, Unavailable
+from profiling.shared_file import write_whole
 from profiling.types import Case, Problem
 
 _ADAPTER = TypeAdapter(tuple[Finding, ...])
@@ -47,7 +45,7 @@ class Kept:
         return None
 
     def save(self, tool: Tool, problem: Problem, case: Case, outcome: Outcome) -> None:
-        """Keep an answer: whole, then renamed, since runs share the folder.
+        """Keep an answer.
 
         Raises:
             ToolchainError: the folder cannot be written.
@@ -55,14 +53,7 @@ class Kept:
         file = self._file(tool, problem, case)
         if file is None or isinstance(outcome, Unavailable) or any(found.kind == LOST_REPORT for found in outcome):
             return
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            descriptor, partial = tempfile.mkstemp(dir=self.folder, prefix=".sanitized-")
-            with os.fdopen(descriptor, "wb") as written:
-                written.write(_ADAPTER.dump_json(outcome))
-            os.replace(partial, file)
-        except OSError as error:
-            raise disk_error(error, self.folder) from error
+        write_whole(file, _ADAPTER.dump_json(outcome))
 
     def _file(self, tool: Tool, problem: Problem, case: Case) -> Path | None:
         """By everything that the answer depends on; None where nothing is kept."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,18 +12,12 @@ from agent import events as ev
 from agent.report.build import write_reports
 from agent.report.html import render_html
 from agent.state_fold import fold
-from tests.chromium import SIZES, Scheme, open_browser, visit
+from tests.chromium import SIZES, Scheme, visit
 from tests.unit.agent import event_log, gpu_log
 
 SCROLLS = """[...document.querySelectorAll(".scroll:not(.diff)")].filter(node => node.scrollWidth > node.clientWidth)
   .map(node => node.getAttribute("aria-label"))"""
 ROOT = Path(__file__).resolve().parents[3]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with open_browser() as opened:
-        yield opened
 
 
 @pytest.fixture(scope="module")

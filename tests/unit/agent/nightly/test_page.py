@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,7 @@ from agent.nightly.events import NIGHT_EVENT
 from agent.nightly.page import write_pages
 from agent.nightly.summary import summarise
 from agent.report.build import write_reports
-from tests.chromium import SIZES, Scheme, open_browser, visit
+from tests.chromium import SIZES, Scheme, visit
 from tests.unit.agent import event_log, gpu_log
 from tests.writer import write_run
 
@@ -33,12 +33,6 @@ TASKS: Sequence[tuple[str, tuple[int, str] | None]] = (
     ("batchnorm", (3, LONG)),
     ("scan", None),
 )
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with open_browser() as opened:
-        yield opened
 
 
 @pytest.fixture(scope="module")

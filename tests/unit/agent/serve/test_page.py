@@ -16,16 +16,10 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from agent.report.build import write_reports
-from tests.chromium import SIZES, Scheme, Seen, open_browser, visit
+from tests.chromium import SIZES, Scheme, Seen, visit
 from tests.unit.agent import event_log
 from tests.unit.agent.serve.serving import Server, serving
 from tests.writer import Writer, all_events, write_run
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with open_browser() as opened:
-        yield opened
 
 
 @pytest.fixture(scope="module")
