@@ -306,10 +306,17 @@ class Run:
         """Begin with the listings of these, beside what is measured on a GPU."""
         self._ahead.look(builds)
 
-    def prepare_workers(self, count: int) -> None:
-        """Have workers for the next measurement on a GPU start now, beside the compilers."""
+    def prepare_workers(self, branches: int, methods: int) -> None:
+        """Have workers start on a GPU now, beside the compilers.
+
+        Args:
+            branches: to be evaluated; each takes two, one to be checked and one to be timed.
+            methods: of the plan. The sitting afterwards takes the best kernel, the champion, it without each method and
+                it without any.
+        """
         if self._workers is not None:
-            self._workers.start(count)
+            kernels = 2 + (methods + 1 if self.search.ablate else 0)
+            self._workers.start(2 * branches + kernels * self.task.config.measure.pairs)
 
     def _build_ahead(self, source: Path, spec: BuildSpec) -> Built | Rejected:
         return build_candidate(self.task, source, spec, self.cache)

@@ -59,9 +59,7 @@ def check_machine_code(
 
     def check() -> MachineCodeChecked:
         run.progress.activity("checking machine code")
-        # Both kernels, one without each method, one without any: they sit together next.
-        kernels = 2 + (len(plan.methods) + 1 if run.search.ablate else 0)
-        run.prepare_workers(kernels * run.task.config.measure.pairs)
+        run.prepare_workers(0, len(plan.methods))
         before, after = run.code.device(base.built), run.code.device(champion.built)
         presence = check_methods(plan.method_ids, before, after)
         return MachineCodeChecked(key=key, iteration=iteration, presence=presence)

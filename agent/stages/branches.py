@@ -20,7 +20,6 @@ from backends.types import Built, Rejected
 from profiling.types import Evaluation
 
 _ASKED_AGAIN = 2
-_WORKERS = 2  # of a branch: one is checked, one is timed
 
 
 def write_branches(run: Run, iteration: int, best: Kernel, plan: Plan) -> list[BranchWritten]:
@@ -54,7 +53,7 @@ def evaluate_branches(run: Run, iteration: int, plan: Plan, written: Sequence[Br
     run.progress.activity(f"building {len(sources)} branches")
     unmeasured = [w for w in sources if run.journal.find(Evaluated, _key(run, iteration, w)) is None]
     if unmeasured:
-        run.prepare_workers(_WORKERS * len(unmeasured))
+        run.prepare_workers(len(unmeasured), len(plan.methods))
     _build_ablations_ahead(run, plan, sources)
     builds = run.build_candidates([(_source_path(run, w), run.task.spec) for w in sources])
     _build_ablations_ahead(run, plan, [w for w, built in zip(sources, builds, strict=True) if isinstance(built, Built)])
