@@ -41,7 +41,7 @@ def redteam(backend: str | None, only: str | None) -> tuple[Mapping[str, Any], s
         "left_out": left_out,
         "ok": all(p.ok for p in played),
     }
-    text = _text(played, missing, left_out)
+    text = table(played, missing, left_out)
     bad = [f"{p.case.backend}/{p.case.name}" for p in played if not p.ok]
     if bad:
         raise HarnessBroken(f"redteam: {len(bad)} of {len(played)} cases went wrong: {', '.join(bad)}", (result, text))
@@ -82,7 +82,8 @@ def _row(played: Played) -> dict[str, Any]:
     }
 
 
-def _text(played: Sequence[Played], missing: Mapping[str, Sequence[str]], left_out: Mapping[str, str]) -> str:
+def table(played: Sequence[Played], missing: Mapping[str, Sequence[str]], left_out: Mapping[str, str]) -> str:
+    """What was played, a line each; layers that are missing and backends that were left out, by backend."""
     rows = [("case", "what it tries", "exploit", "twin", "ok"), *map(_columns, played)]
     widths = [max(len(row[i]) for row in rows) for i in range(4)]
     lines = ["  ".join([*map(str.ljust, row, widths), row[4]]) for row in rows]

@@ -8,8 +8,8 @@ length.
 The three kernels give the same right answer and differ in how long a loop they turn besides. How much that is in time
 is measured, too: the table's `measured` is the median ratio of times over all comparisons.
 
-`--busy` keeps the cores that workers are not pinned to copying memory meanwhile. `--log FILE` keeps each comparison as
-a line of JSON; with a log that is there already the count goes on where it stopped.
+`--busy` keeps the cores that workers are not pinned to copying memory meanwhile, `--busy N` the last N of them. `--log
+FILE` keeps each comparison as a line of JSON; with a log that is there already the count goes on where it stopped.
 """
 
 from __future__ import annotations
@@ -105,10 +105,11 @@ def write_task(folder: Path, backend: str) -> Path:
 
 
 @contextmanager
-def neighbours(busy: bool) -> Iterator[None]:
-    """Processes that copy memory on every core that workers are not pinned to."""
-    cores = os.sched_getaffinity(0) - set(pinned_cores(1)) if busy else set()
-    running = [subprocess.Popen([sys.executable, "-c", COPIES, str(core), str(os.getpid())]) for core in sorted(cores)]
+def neighbours(busy: bool | int) -> Iterator[None]:
+    """Processes that copy memory on every core that workers are not pinned to, or on the last so many of them."""
+    cores = sorted(os.sched_getaffinity(0) - set(pinned_cores(1))) if busy else []
+    cores = cores if busy is True else cores[-busy:]
+    running = [subprocess.Popen([sys.executable, "-c", COPIES, str(core), str(os.getpid())]) for core in cores]
     try:
         yield
     finally:
@@ -211,7 +212,9 @@ def main() -> int:
     parser.add_argument("--backend", choices=BACKENDS, default="cpp")
     parser.add_argument("--count", type=int, default=300, help="comparisons of the kernel with itself")
     parser.add_argument("--others", type=int, help="with the slower and with the faster one each; a tenth of --count")
-    parser.add_argument("--busy", action="store_true", help="keep the other cores copying memory")
+    parser.add_argument(
+        "--busy", type=int, nargs="?", const=True, default=False, help="keep other cores, or N of them, copying memory"
+    )
     parser.add_argument("--log", type=Path, help="a file that keeps each comparison, and from which to go on")
     given = parser.parse_args()
     others = given.others if given.others is not None else given.count // 10

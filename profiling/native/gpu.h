@@ -31,8 +31,8 @@ const char* gpu_place(const void* data, uint64_t bytes, uint64_t* address);
 // last, persisting L2 lines reset.
 //
 // With `lead_us` the clock starts as a kernel of our own ends that holds every thread of every SM for at least as long,
-// times `count`, so that what launching costs the host is not billed, and nothing that `solve` starts can run before the
-// clock does. With `flush` that kernel ends by reading several times the L2: what a copy engine may have fetched meanwhile
+// times `count`, so that what launching costs the host is not billed. That kernel leaves the time itself, so nothing that
+// `solve` starts, on whatever stream, can run before the clock does. With `flush` that kernel ends by reading several times the L2: what a copy engine may have fetched meanwhile
 // is gone.
 const char* gpu_calls(int64_t (*solve)(void*), void* const* contexts, uint32_t count, uint32_t lead_us, uint32_t flush,
                       int64_t* codes, struct GpuTimes* times);

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from pathlib import Path
 
@@ -48,7 +49,8 @@ def test_three_shipped_gpu_tasks_killed_twice_end_with_one_page(tmp_path: Path) 
     file, runs, home = tmp_path / "night.yaml", tmp_path / "runs", tmp_path / "home"
     file.write_text(NIGHT.format(folder=tmp_path))
     home.mkdir()
-    command = as_cron_does({"PATH": "/usr/bin:/bin", "HOME": str(home)}, str(file), "--json")
+    which = {name: os.environ[name] for name in ("CUDA_VISIBLE_DEVICES",) if name in os.environ}
+    command = as_cron_does({"PATH": "/usr/bin:/bin", "HOME": str(home), **which}, str(file), "--json")
     began, sittings = time.monotonic(), Sittings(runs, within_s=240)
 
     sittings.killed_when(command, lambda: bool(holding(runs, *MEASURED_BRANCH)))

@@ -1,6 +1,6 @@
 """Every known cheat of a GPU kernel is rejected for its reason on the real GPU, and its honest twin accepted.
 
-`python -m agent redteam --backend cuda` (cutlass, triton) shows the same as a table.
+`python -m agent redteam --backend cuda` (cutlass, triton) shows the same as a table; `pytest -rP` prints it here.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 
 from agent.redteam import Played, play
+from agent.redteam_cli import table
 from profiling.redteam.cases import Case, find_cases
 
 pytestmark = pytest.mark.gpu
@@ -23,7 +24,10 @@ def played(case: Case) -> Played:
     name = f"{case.backend}/{case.name}"
     if name not in _played:
         together = [c for c in _CASES.values() if c.backend == case.backend]
-        _played.update({f"{p.case.backend}/{p.case.name}": p for p in play(together, lambda backend, layers: None)})
+        missing: dict[str, list[str]] = {}
+        found = list(play(together, missing.__setitem__))
+        print(table(found, missing, {}))
+        _played.update({f"{p.case.backend}/{p.case.name}": p for p in found})
     return _played[name]
 
 

@@ -15,6 +15,7 @@ import torch
 
 from backends.triton import TritonBackend
 from backends.types import BuildSpec, Built
+from profiling.exclusive import exclusive_timing
 from profiling.gpu_device import GpuFacts
 from profiling.harness.arena import Arena, Layout, RandomBytes
 from profiling.harness.launcher import Launcher
@@ -58,6 +59,13 @@ def place(gpu: GpuFacts, tmp_path_factory: pytest.TempPathFactory) -> Iterator[P
     yield Place(gpu, Gpu(gpu.uuid), cache, library, launcher)
     launcher.close()
     torch.set_default_device(None)
+
+
+@pytest.fixture(autouse=True)
+def turn(gpu: GpuFacts) -> Iterator[None]:
+    """Workers that a test starts itself take no turn, and would be billed to whatever is timed beside them."""
+    with exclusive_timing(gpu=gpu.uuid):
+        yield
 
 
 def build(source: Path, dims: Mapping[str, int], place: Place, *checks: Mapping[str, int]) -> Built:
