@@ -1,4 +1,4 @@
-"""What is done before it is asked for: candidates built on cores that nothing which is timed uses, workers started."""
+"""What is built before it is asked for, on cores that nothing which is timed uses."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from threading import Thread
 
 from agent.executors.types import BuildTask, Executor
 from backends.process import Ending
 from backends.types import BuildSpec, Built, Rejected, ToolchainError
-from profiling.types import HarnessFault, TaskError
 
 Outcome = Built | Rejected
 Source = tuple[Path, BuildSpec]
@@ -111,35 +109,6 @@ def build_all(sources: Sequence[Source], ahead: Ahead, executor: Executor) -> li
             earnest[key] = executor.build(BuildTask(*wanted[key]))
     builds |= {key: future.result() for key, future in earnest.items()}
     return [builds[_key(*source)] for source in sources]
-
-
-class WorkersAhead:
-    """Workers that open a GPU while compilers run. Nothing depends on them: whoever finds none starts its own.
-
-    Args:
-        prepare: has so many of them ready.
-    """
-
-    def __init__(self, prepare: Callable[[int], None]) -> None:
-        self._prepare = prepare
-        self._thread: Thread | None = None
-
-    def start(self, workers: int) -> None:
-        """Begin with so many, and return at once."""
-        self.close()
-        self._thread = Thread(target=self._run, args=(workers,), name="workers-ahead")
-        self._thread.start()
-
-    def _run(self, workers: int) -> None:
-        # What is broken shows again where a measurement needs it, and a stop is seen by the run itself.
-        with suppress(HarnessFault, TaskError, InterruptedError):
-            self._prepare(workers)
-
-    def close(self) -> None:
-        """Wait for what goes on."""
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
 
 
 def _behind(cores: Sequence[int]) -> None:

@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from agent.ahead import Ahead, Source, WorkersAhead, build_all
+from agent.ahead import Ahead, Source, build_all
 from agent.asking import Asker
 from agent.budget import Budget
 from agent.config import SearchSection
@@ -110,20 +110,15 @@ class Run:
     code: MachineCode = field(init=False)
     _built: dict[Path, Built | Rejected] = field(init=False, default_factory=dict)
     _ahead: Ahead = field(init=False)
-    _workers: WorkersAhead | None = field(init=False)
 
     def __post_init__(self) -> None:
         self.code = MachineCode(self.task.backend)
         cores = self.executor.spare_cores if self.gpu is not None else ()
         self._ahead = Ahead(self._build_ahead, self.code.device, cores)
-        opens_ahead = self.lab is not None and self.lab.opens_ahead
-        self._workers = WorkersAhead(self.lab.prepare) if self.lab is not None and opens_ahead else None
 
     def close(self) -> None:
         """Give back what was begun and is not needed."""
         self._ahead.close()
-        if self._workers is not None:
-            self._workers.close()
 
     @property
     def best(self) -> Kernel:
@@ -307,16 +302,15 @@ class Run:
         self._ahead.look(builds)
 
     def prepare_workers(self, branches: int, methods: int) -> None:
-        """Have workers start on a GPU now, beside the compilers.
+        """Have workers open their GPU now, beside the compilers.
 
         Args:
-            branches: to be evaluated; each takes two, one to be checked and one to be timed.
+            branches: to be evaluated, wherever there is a place.
             methods: of the plan. The sitting afterwards takes the best kernel, the champion, it without each method and
                 it without any.
         """
-        if self._workers is not None:
-            kernels = 2 + (methods + 1 if self.search.ablate else 0)
-            self._workers.start(2 * branches + kernels * self.task.config.measure.pairs)
+        sitting = 2 + (methods + 1 if self.search.ablate else 0)
+        self.executor.open_workers(branches, at_home=sitting * self.task.config.measure.pairs)
 
     def _build_ahead(self, source: Path, spec: BuildSpec) -> Built | Rejected:
         return build_candidate(self.task, source, spec, self.cache)

@@ -8,8 +8,10 @@ is 1.8 each. What this machine lacks is skipped, saying what. `--repeats N` (def
 
 Builds go through the local executor into an empty cache each time, on one core and on two of different physical cores.
 Evaluations are whole ones, all safety layers on, at the end of which every kernel has a verdict and a time that can be
-ranked: on the second GPU the task was tested and the best kernel timed before, as in a run, where that is done while
-models are asked. How long that takes is printed too.
+ranked. What a run does beside other things is done before the clock starts, and how long it takes is printed too. While
+models are asked, the second GPU tests the task and times the best kernel. While branches are built, workers open their
+CUDA contexts, two for each kernel: with one GPU all sixteen there, with two each those of its share. So neither the
+times of one GPU nor those of two contain it.
 """
 
 from __future__ import annotations
@@ -181,8 +183,13 @@ def _take_turns(
 ) -> None:
     """Both, warm, in turn; and what they found, so that a quick failure is not taken for speed."""
     seen: dict[str, list[tuple[Evaluation, Elsewhere | None]]] = {kernel.key: [] for kernel in kernels}
+    opened: dict[LocalExecutor, list[float]] = {executor: [] for executor in executors}
 
     def evaluate_with(executor: LocalExecutor) -> float:
+        start = time.perf_counter()
+        executor.open_workers(len(kernels))
+        executor.wait()
+        opened[executor].append(time.perf_counter() - start)
         start = time.perf_counter()
         for places, found in spread(executor, kernels, base, base_ms, lambda: None):
             for place, evaluation in zip(places, found.evaluations, strict=True):
@@ -196,9 +203,13 @@ def _take_turns(
         evaluate_with(executor)
     for found in seen.values():
         found.clear()
+    for seconds in opened.values():
+        seconds.clear()
     alone, both = executors
     times = in_turn(repeats, lambda: evaluate_with(alone), lambda: evaluate_with(both))
     report(f"{len(kernels)} evaluations of gemm, places {alone.places} and {both.places}", "GPU", times)
+    one, two = (f"{statistics.median(opened[executor]):.2f} s" for executor in executors)
+    print(f"  contexts opened before, not counted: {one} for one GPU, {two} for two")
     print("  kernel: verdicts; median on the first GPU, and by what it took on the second, ms")
     for key, found in seen.items():
         verdicts = ", ".join(sorted({evaluation.verdict for evaluation, _ in found}))

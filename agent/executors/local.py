@@ -6,9 +6,11 @@ import os
 import queue
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 
 from agent.elsewhere import Elsewhere
+from agent.executors.spread import shares
 from agent.executors.station import Station, Unfit
 from agent.executors.types import BuildTask, EvaluateTask, Found, Setting, Trouble
 from backends.types import Built, Rejected, ToolchainError
@@ -18,6 +20,7 @@ from profiling.harness.harness import Harness
 from profiling.types import HarnessFault, TaskError
 
 _LOST = (HarnessFault, TaskError, ToolchainError, Unfit, OSError)
+_WORKERS = 2  # of one kernel: in one it is checked, in the other timed
 
 
 class Helper:
@@ -46,6 +49,10 @@ class Helper:
     def ready(self, base: Built) -> bool:
         """Whether it can evaluate beside this best kernel."""
         return self.fault is None and base.key in self._ready
+
+    def open_workers(self, workers: int) -> None:
+        """Let workers open the GPU, before what it is given to evaluate after this. It must be ready."""
+        self._pool.submit(self._open_workers, workers).add_done_callback(Future.result)  # which logs a bug
 
     def evaluate(self, task: EvaluateTask) -> Future[Found]:
         """Begin to evaluate. The result raises what is no verdict on a kernel."""
@@ -76,6 +83,10 @@ class Helper:
         except BaseException as error:
             self._blame(error, setting.base)
             raise
+
+    def _open_workers(self, workers: int) -> None:
+        assert self._station is not None
+        _as_far_as_that_goes(self._station.open_workers, workers)
 
     def _evaluate(self, task: EvaluateTask) -> Found:
         assert self._station is not None
@@ -148,8 +159,20 @@ class LocalExecutor:
             if helper.fault is None:
                 helper.prepare(setting).add_done_callback(partial(self._told, helper))
 
+    def open_workers(self, kernels: int, at_home: int = 0) -> None:
+        """On every GPU that is ready now, for its share of the kernels; on the run's own `at_home` with them."""
+        helpers = self._free_helpers()
+        home, *others = (_WORKERS * len(share) for share in shares(kernels, 1 + len(helpers)))
+        if self._home is not None:
+            done = self._lane.submit(_as_far_as_that_goes, self._home.prepare, home + at_home)
+            done.add_done_callback(Future.result)  # which logs a bug
+        for helper, workers in zip(helpers, others, strict=True):
+            if workers:
+                helper.open_workers(workers)
+
     def wait(self) -> None:
-        """Until every GPU is ready, or out."""
+        """Until every GPU is ready, or out, and the workers that were to open them have."""
+        self._lane.submit(lambda: None).result()
         for helper in self.helpers:
             helper.wait()
 
@@ -220,6 +243,12 @@ def _pass_on(done: Future[Found], result: Future[Found]) -> None:
         result.set_result(done.result())
     else:
         result.set_exception(error)
+
+
+def _as_far_as_that_goes(prepare: Callable[[int], None], workers: int) -> None:
+    """What is broken shows again where a measurement needs it, and a stop is seen by the run itself."""
+    with suppress(*_LOST):
+        prepare(workers)
 
 
 def _stand_on(cores: tuple[int, ...]) -> None:

@@ -108,6 +108,10 @@ class RayExecutor:
         except _UNSENDABLE as error:
             self._troubles.put(Trouble(None, "the Ray cluster", str(error)))
 
+    def open_workers(self, kernels: int, at_home: int = 0) -> None:
+        """At home alone: which node gets which kernel is Ray's to say, and it opens none before it has it."""
+        self._home.open_workers(0, at_home)
+
     def build(self, task: BuildTask) -> Future[Built | Rejected]:
         """On any node."""
         return self._threads.submit(self._build_there, task)

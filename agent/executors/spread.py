@@ -27,7 +27,9 @@ def spread(
     Yields:
         Places in `kernels`, and what was found of those.
     """
-    waiting = deque(_shares(len(kernels), executor))
+    # One share for each place where kernels are best evaluated together, else one for each kernel.
+    number = executor.places if executor.together else len(kernels)
+    waiting = deque(share for share in shares(len(kernels), number) if share)
     running: dict[Future[Found], Indices] = {}
     failure: BaseException | None = None
     while running or (waiting and failure is None):
@@ -51,7 +53,6 @@ def spread(
         raise failure
 
 
-def _shares(count: int, executor: Executor) -> list[Indices]:
-    """One share for each place where kernels are best evaluated together, else one for each kernel."""
-    number = min(count, executor.places) if executor.together else count
+def shares(count: int, number: int) -> list[Indices]:
+    """So many kernels in so many shares, the largest first; where there are more shares, the last are empty."""
     return [tuple(range(first, count, number)) for first in range(number)]

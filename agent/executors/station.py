@@ -51,6 +51,10 @@ class Station:
         self._times[key] = (time.monotonic(), found.timing.median_ms)
         return found.timing.median_ms
 
+    def open_workers(self, workers: int) -> None:
+        """Have workers for what is evaluated next open the device, and wait until they have."""
+        self._harness.prepare(workers)
+
     def evaluate(self, kernels: Sequence[Path]) -> tuple[Evaluation, ...]:
         """Verify and time kernels."""
         return tuple(self._harness.evaluate_each(kernels))

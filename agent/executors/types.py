@@ -87,6 +87,15 @@ class Executor(Protocol):
         """Let devices begin to learn what they must know; does not wait for them. Comes before `evaluate`."""
         ...
 
+    def open_workers(self, kernels: int, at_home: int = 0) -> None:
+        """Let workers open their GPU ahead. Does not wait; nothing depends on it: what finds none starts its own.
+
+        Args:
+            kernels: to be evaluated together soon, wherever there is a place.
+            at_home: so many workers more on the run's own device.
+        """
+        ...
+
     def build(self, task: BuildTask) -> Future[Built | Rejected]:
         """Begin to build. The result raises ToolchainError: the compiler is missing or broken."""
         ...

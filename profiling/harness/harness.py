@@ -233,17 +233,13 @@ class Harness:
             raise HarnessFault("the oracle gave no proper answer to `compare`")
         return [verdict.comparison(compared, self._rng) for compared in reply.found]
 
-    @property
-    def opens_ahead(self) -> bool:
-        """Whether it is of use to `prepare` workers."""
-        return self._problem.gpu is not None and self._triton is None
-
     def prepare(self, workers: int) -> None:
         """Have workers for the next measurement open the GPU, which takes longer than all else they do to start.
 
-        Safe beside everything but a measurement, which waits for its end.
+        On the host, and for Triton, none does. Safe beside everything but a measurement, which waits for its end.
         """
-        self._time(wire.Prepare(workers=workers))
+        if self._problem.gpu is not None and self._triton is None:
+            self._time(wire.Prepare(workers=workers))
 
     def set_floor(self, floor_ms: float | None) -> None:
         """From now on a median under `floor_ms` is `suspect`; None lifts the floor."""

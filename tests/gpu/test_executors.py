@@ -40,6 +40,8 @@ def test_a_second_gpu_finds_what_the_first_one_finds(gpu: GpuFacts, tmp_path: Pa
             executor.wait()
             assert executor.troubles() == []
             assert executor.places == 2
+            executor.open_workers(2)
+            executor.wait()
             task_of_both = EvaluateTask((built,), built, base.timing.median_ms)
             here, there = (f.result() for f in [executor.evaluate(task_of_both) for _ in range(2)])
         finally:

@@ -13,7 +13,7 @@ import pytest
 
 from agent.executors.local import LocalExecutor
 from agent.executors.types import BuildTask, EvaluateTask, Trouble
-from agent.task import build_candidate, open_harness
+from agent.task import build_candidate, limits, measure_settings, open_harness
 from backends.types import Built, Rejected
 from profiling.gpu_device import GpuFacts
 from profiling.harness.harness import Harness
@@ -47,6 +47,23 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     with open_harness(bench.task, bench.machine, bench.folder / "cache") as home:
         home.check_task(bench.baseline.artifact)
         yield Lab(bench, home)
+
+
+class Ahead(Harness):
+    """The host's, as if its workers had something to open ahead."""
+
+    def __init__(self, lab: Lab) -> None:
+        task = lab.bench.task
+        super().__init__(
+            task.problem, measure_settings(task.config), limits(task.config), lab.bench.folder / "cache" / "harness"
+        )
+        self.asked: list[int] = []
+        self.broken = False
+
+    def prepare(self, workers: int) -> None:
+        self.asked.append(workers)
+        if self.broken:
+            raise HarnessFault("out of memory")
 
 
 def evaluation(lab: Lab, *kernels: Built) -> EvaluateTask:
@@ -120,3 +137,27 @@ def test_a_new_best_kernel_must_be_timed_on_each_gpu_first(lab: Lab, tmp_path: P
         assert executor.places == 2
     finally:
         executor.close()
+
+
+def test_each_gpu_that_is_ready_opens_workers_for_its_share_and_one_that_cannot_is_no_worse_for_it(
+    lab: Lab, caplog: pytest.LogCaptureFixture
+) -> None:
+    home, there = Ahead(lab), Ahead(lab)
+    executor = LocalExecutor(lab.build, home, 1, (GPU,), lambda _: there, together=True)
+    with home:
+        try:
+            home.check_task(lab.bench.baseline.artifact)
+            executor.open_workers(3, at_home=4)
+            executor.prepare(lab.bench.setting)
+            executor.wait()
+            assert (home.asked, there.asked) == ([10], [])
+            executor.open_workers(0, at_home=4)
+            home.broken = there.broken = True
+            executor.open_workers(3, at_home=4)
+            begun = [executor.evaluate(evaluation(lab, lab.bench.baseline)) for _ in range(2)]
+            assert [future.result().elsewhere is None for future in begun] == [True, False]
+            assert (home.asked, there.asked) == ([10, 4, 8], [2])
+            assert (executor.troubles(), caplog.messages) == ([], [])
+            assert executor.places == 2
+        finally:
+            executor.close()

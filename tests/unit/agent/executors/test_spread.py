@@ -36,6 +36,8 @@ class Places:
 
     def prepare(self, setting: Setting) -> None: ...
 
+    def open_workers(self, kernels: int, at_home: int = 0) -> None: ...
+
     def build(self, task: BuildTask) -> Future[Built | Rejected]:
         raise AssertionError("nothing is built here")
 
