@@ -142,7 +142,7 @@ class Harness:
 
         Times in doubt are taken again, twice: a busy machine is not held against a kernel, a forged clock stays one.
         """
-        return self._believed(artifact, self._evaluate_alone(artifact, verify=True))
+        return self._believed(artifact, self._evaluate_alone(artifact))
 
     def evaluate_each(self, artifacts: Sequence[Path]) -> Iterator[Evaluation]:
         """Evaluate kernels, in order: on the host one by one as asked for, on a GPU all together."""
@@ -152,12 +152,12 @@ class Harness:
                 yield self.evaluate(group[0])
                 continue
             try:
-                found = self._evaluate(group, verify=True)
+                found = self._evaluate(group)
             except (HarnessFault, TaskError):
                 if not self._oracle.alive():
                     raise
                 # Whichever it was that broke or took the memory, the others are not to suffer for it.
-                found = [self._evaluate_alone(artifact, verify=True) for artifact in group]
+                found = [self._evaluate_alone(artifact) for artifact in group]
             for artifact, evaluation in zip(group, found, strict=True):
                 yield self._believed(artifact, evaluation)
 
@@ -166,21 +166,21 @@ class Harness:
         for _ in range(_DOUBTS - 1):
             if found.verdict != "suspect":
                 break
-            found = self._evaluate_alone(artifact, verify=False)
+            found = self._evaluate_alone(artifact, again=True)
             found = replace(found, checks=(*checks, *found.checks))
         return found
 
-    def _evaluate_alone(self, artifact: Path, *, verify: bool) -> Evaluation:
+    def _evaluate_alone(self, artifact: Path, *, again: bool = False) -> Evaluation:
         try:
-            return self._evaluate([artifact], verify=verify)[0]
+            return self._evaluate([artifact], again=again)[0]
         except HarnessFault as fault:
             if not self._oracle.alive():
                 raise
             return Evaluation("error", str(fault), (), None)
 
-    def _evaluate(self, artifacts: Sequence[Path], *, verify: bool) -> list[Evaluation]:
+    def _evaluate(self, artifacts: Sequence[Path], *, again: bool = False) -> list[Evaluation]:
         paths = tuple(artifact.absolute() for artifact in artifacts)
-        reply = self._time(wire.Evaluate(artifacts=paths, verify=verify))
+        reply = self._time(wire.Evaluate(artifacts=paths, again=again))
         if not isinstance(reply, wire.Evaluations) or len(reply.found) != len(paths):
             raise HarnessFault("the oracle gave no proper answer to `evaluate`")
         verified, dims = self._problem.reference is not None, self._problem.timed.dims
@@ -200,7 +200,7 @@ class Harness:
         open_pairs = list(range(len(pairs)))
         for left in reversed(range(_DOUBTS)):
             try:
-                outcomes = self._compare([pairs[i] for i in open_pairs])
+                outcomes = self._compare([pairs[i] for i in open_pairs], again=left < _DOUBTS - 1)
             except HarnessFault:
                 if not self._oracle.alive() or (left == 0 and len(open_pairs) == 1):
                     raise
@@ -216,19 +216,19 @@ class Harness:
     def _compare_alone(self, a: Path, b: Path) -> Comparison | Rejected:
         """Whichever kernel's worker does not start, the others' comparisons are not to suffer for it."""
         try:
-            return self._compare([(a, b)])[0]
+            return self._compare([(a, b)], again=True)[0]
         except HarnessFault as fault:
             if not self._oracle.alive():
                 raise
             return Rejected("time", str(fault))
 
-    def _compare(self, pairs: Sequence[tuple[Path, Path]]) -> list[Comparison | Rejected]:
+    def _compare(self, pairs: Sequence[tuple[Path, Path]], *, again: bool) -> list[Comparison | Rejected]:
         kernels: list[Path] = []
         places = []
         for a, b in pairs:
             first = _place(a.absolute(), kernels)
             places.append((first, _place(b.absolute(), kernels, other_than=first)))
-        reply = self._time(wire.Compare(kernels=tuple(kernels), pairs=tuple(places)))
+        reply = self._time(wire.Compare(kernels=tuple(kernels), pairs=tuple(places), again=again))
         if not isinstance(reply, wire.Interleaved) or len(reply.found) != len(pairs):
             raise HarnessFault("the oracle gave no proper answer to `compare`")
         return [verdict.comparison(compared, self._rng) for compared in reply.found]

@@ -80,9 +80,13 @@ class Oracle:
             case wire.CheckTask():
                 return wire.Checked(check=check_task(self._verifier, request.baseline, self._settings))
             case wire.Evaluate():
+                if request.again:
+                    self._timer.forget_empty()
                 evaluator = Evaluator(self._verifier, self._timer)
-                return wire.Evaluations(found=tuple(evaluator.evaluate(request.artifacts, verify=request.verify)))
+                return wire.Evaluations(found=tuple(evaluator.evaluate(request.artifacts, verify=not request.again)))
             case wire.Compare():
+                if request.again:
+                    self._timer.forget_empty()
                 return wire.Interleaved(
                     found=Interleaver(self._timer).compare(request.kernels, request.pairs, self._rng)
                 )

@@ -163,6 +163,10 @@ class Timer:
         times = self._empty[per_frame, n] = Times(frames=tuple(frame_times(f) for f in frames), rounds=rounds)
         return times
 
+    def forget_empty(self) -> None:
+        """Time an empty `solve` anew when next it is asked for."""
+        self._empty.clear()
+
 
 Drawn = list[tuple[Draw, Mapping[str, torch.Tensor]]]
 

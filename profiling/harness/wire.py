@@ -41,19 +41,27 @@ class CheckTask(_Message):
 
 
 class Evaluate(_Message):
-    """Verify (unless it was done before) and time kernels."""
+    """Verify and time kernels.
+
+    `again`: they were verified, and their times were in doubt, which may be the machine's: what waking a worker costs
+    changes with what else goes on there, so an empty `solve` is timed anew, too.
+    """
 
     kind: Literal["evaluate"] = "evaluate"
     artifacts: tuple[Path, ...]
-    verify: bool = True
+    again: bool = False
 
 
 class Compare(_Message):
-    """Interleave kernels; `pairs` are the places in `kernels` of the two that are compared, a and b."""
+    """Interleave kernels; `pairs` are the places in `kernels` of the two that are compared, a and b.
+
+    `again`: as in `Evaluate`.
+    """
 
     kind: Literal["compare"] = "compare"
     kernels: tuple[Path, ...]
     pairs: tuple[tuple[int, int], ...]
+    again: bool = False
 
 
 class Tune(_Message):

@@ -295,7 +295,7 @@ bool leave_out_lead(uint64_t marked, GpuTimes* times) {
     if (!good(driver.to_host(&left, lead.left, sizeof left), "cuMemcpyDtoH")) return false;
     const int64_t before = static_cast<int64_t>(left - marked);
     if (before < 0 || before > times->synced) {
-        snprintf(message, sizeof message, "solve changed the worker's own memory: when the clock started is lost");
+        snprintf(message, sizeof message, "clocks disagree: by the device's timer the lead ended after the call did");
         return false;
     }
     times->synced -= before;
