@@ -1,6 +1,7 @@
 #include "gpu.h"
 
 #include <dlfcn.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -47,13 +48,13 @@ struct Driver {
 };
 
 Driver driver;
-Event start, default_stream_end, device_end;
+Event begin_event, default_stream_end, device_end;
 char message[512];
 
 // `lead` holds every thread of the device for `hold_ns`, then reads `chunks` of 16 bytes `passes` times. Its blocks end
 // together: each counts itself at `arrived` and waits, for 50 us at most, until there are `all`. The last to come leaves at
-// `left` when it came, before any of them ends; so does one that waits no longer. `stamp` leaves the time. The driver
-// compiles both.
+// `left` when it came, before any of them ends; so does one that waits no longer, and the earliest stays. `stamp` leaves
+// the time. The driver compiles both.
 const char own_kernels[] = R"(
 .version 6.0
 .target sm_50
@@ -142,10 +143,14 @@ LEAVE:
 )";
 constexpr int kThreads = 512, kFlushL2s = 2, kPasses = 2;
 constexpr int kSmCount = 16, kL2Bytes = 38, kThreadsPerSm = 39;  // CUdevice_attribute
+// By the device's timer, nanoseconds: the lead's end, and after all that `solve` did.
+struct Span {
+    uint64_t begin, end;
+};
 struct {
     void *function, *stamp;
     unsigned blocks;
-    Pointer buffer, arrived, left;
+    Pointer buffer, arrived, span;
     uint64_t chunks;
     uint32_t all;
 } lead;
@@ -239,12 +244,22 @@ bool prepare_lead(Device device) {
            good(driver.to_device(lead.arrived, &none, sizeof none), "cuMemcpyHtoD");
 }
 
-// Records `start`; `at` is what the device's timer showed then.
-bool set_mark(uint64_t* at) {
-    void* arguments[] = {&lead.buffer};
-    return good(driver.launch(lead.stamp, 1, 1, 1, 1, 1, 1, 0, nullptr, arguments, nullptr), "cuLaunchKernel") &&
-           good(driver.record(start, nullptr), "cuEventRecord") && good(driver.synchronize(), "before solve") &&
-           good(driver.to_host(at, lead.buffer, sizeof *at), "cuMemcpyDtoH");
+bool stamp(Pointer at) {
+    void* arguments[] = {&at};
+    return good(driver.launch(lead.stamp, 1, 1, 1, 1, 1, 1, 0, nullptr, arguments, nullptr), "cuLaunchKernel");
+}
+
+// From the lead's end on, and not from an event behind it: what `solve` puts on another stream may run before such an event
+// is reached, but not before the lead ends.
+bool since_lead(int64_t* result) {
+    Span span;
+    if (!good(driver.to_host(&span, lead.span, sizeof span), "cuMemcpyDtoH")) return false;
+    if (span.end < span.begin) {
+        snprintf(message, sizeof message, "clocks disagree: by the device's timer the lead ended after the call did");
+        return false;
+    }
+    *result = static_cast<int64_t>(span.end - span.begin);
+    return true;
 }
 
 bool run_lead(uint32_t hold_us, bool flush) {
@@ -254,10 +269,10 @@ bool run_lead(uint32_t hold_us, bool flush) {
     // Somewhere else each time: a kernel that looks for it looks for longer than it could gain.
     timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    lead.left = lead.buffer + 16 * (hashed(now.tv_nsec) % lead.chunks);
-    const uint64_t never = UINT64_MAX;
-    void* arguments[] = {&lead.buffer, &lead.chunks, &hold_ns, &passes, &lead.arrived, &lead.all, &lead.left};
-    return good(driver.to_device(lead.left, &never, sizeof never), "cuMemcpyHtoD") &&
+    lead.span = lead.buffer + sizeof(Span) * (hashed(now.tv_nsec) % lead.chunks);
+    const Span none = {UINT64_MAX, 0};
+    void* arguments[] = {&lead.buffer, &lead.chunks, &hold_ns, &passes, &lead.arrived, &lead.all, &lead.span};
+    return good(driver.to_device(lead.span, &none, sizeof none), "cuMemcpyHtoD") &&
            good(driver.launch(lead.function, lead.blocks, 1, 1, kThreads, 1, 1, 0, nullptr, arguments, nullptr),
                 "cuLaunchKernel");
 }
@@ -277,7 +292,7 @@ bool open_device(const char* wanted) {
         void* context = nullptr;
         if (!good(driver.retain(&context, device), "cuDevicePrimaryCtxRetain") ||
             !good(driver.set_current(context), "cuCtxSetCurrent") ||
-            !good(driver.create_event(&start, 0), "cuEventCreate") ||
+            !good(driver.create_event(&begin_event, 0), "cuEventCreate") ||
             !good(driver.create_event(&default_stream_end, 0), "cuEventCreate") ||
             !good(driver.create_event(&device_end, 0), "cuEventCreate") || !prepare_lead(device))
             return false;
@@ -286,21 +301,6 @@ bool open_device(const char* wanted) {
     }
     snprintf(message, sizeof message, "%s is not among the %d GPUs that the driver shows", wanted, count);
     return false;
-}
-
-// Times that began at `start` begin as the lead ends: what `solve` puts on another stream may run before an event behind
-// the lead is reached, but not before.
-bool leave_out_lead(uint64_t marked, GpuTimes* times) {
-    uint64_t left = 0;
-    if (!good(driver.to_host(&left, lead.left, sizeof left), "cuMemcpyDtoH")) return false;
-    const int64_t before = static_cast<int64_t>(left - marked);
-    if (before < 0 || before > times->synced) {
-        snprintf(message, sizeof message, "clocks disagree: by the device's timer the lead ended after the call did");
-        return false;
-    }
-    times->synced -= before;
-    times->event = times->event > before ? times->event - before : 0;  // an empty stream ends with the lead
-    return true;
 }
 
 bool nanoseconds(Event from, Event to, int64_t* result) {
@@ -341,27 +341,25 @@ const char* gpu_place(const void* data, uint64_t bytes, uint64_t* address) {
 
 const char* gpu_calls(int64_t (*solve)(void*), void* const* contexts, uint32_t count, uint32_t lead_us, uint32_t flush,
                       int64_t* codes, GpuTimes* times) {
-    driver.reset_persisting();  // not every GPU has such lines
-    // Waiting also brings our context back on a GPU that served another process meanwhile.
-    uint64_t marked = 0;
     const bool led = lead_us > 0;
-    const bool begun = led ? set_mark(&marked) && run_lead(lead_us * count, flush != 0)
-                           : good(driver.record(start, nullptr), "cuEventRecord") &&
-                                 good(driver.synchronize(), "before solve") &&
-                                 good(driver.record(start, nullptr), "cuEventRecord");
-    if (!begun) return message;
+    if (led) driver.reset_persisting();  // not every GPU has such lines
+    // Once unmeasured: on a GPU that served another process meanwhile, this brings our context back.
+    if (!good(driver.record(begin_event, nullptr), "cuEventRecord") || !good(driver.synchronize(), "before solve") ||
+        !(led ? run_lead(lead_us * count, flush != 0) : good(driver.record(begin_event, nullptr), "cuEventRecord")))
+        return message;
     for (uint32_t i = 0; i < count; i++) codes[i] = solve(contexts[i]);
     // Where `solve` waited for the GPU itself, an event more would take the idle GPU some microseconds: a needless wait
     // would be billed, and leaving it out would look like a gain.
     const bool waited = driver.query(nullptr) == 0;
-    const bool ended = (waited || good(driver.record(default_stream_end, nullptr), "after solve")) &&
-                       good(driver.synchronize(), "after solve") &&
-                       good(driver.record(device_end, nullptr), "after solve") &&
-                       good(driver.synchronize(), "after solve");
-    const Event stream_end = waited ? device_end : default_stream_end;
-    if (!ended || !nanoseconds(start, device_end, &times->synced) || !nanoseconds(start, stream_end, &times->event))
+    if ((!waited && !good(driver.record(default_stream_end, nullptr), "after solve")) ||
+        !good(driver.synchronize(), "after solve") || (led && !stamp(lead.span + offsetof(Span, end))) ||
+        !good(driver.record(device_end, nullptr), "after solve") || !good(driver.synchronize(), "after solve"))
         return message;
-    return !led || leave_out_lead(marked, times) ? nullptr : message;
+    const bool read = led ? since_lead(&times->synced) : nanoseconds(begin_event, device_end, &times->synced);
+    int64_t after = 0;  // the default stream's end
+    if (!read || (!waited && !nanoseconds(default_stream_end, device_end, &after))) return message;
+    times->event = times->synced > after ? times->synced - after : 0;
+    return nullptr;
 }
 
 const char* gpu_profiled_call(int64_t (*solve)(void*), void* context, int64_t* code) {
