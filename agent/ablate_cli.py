@@ -23,8 +23,8 @@ from agent.stages.attribution import attribute
 from agent.stages.switches import ALL, switched_off
 from backends.registry import get_backend
 from backends.types import Backend, Built, Rejected
+from profiling.findings import AXES, Axis, Comparison, MethodPresence
 from profiling.machine_code import check_methods
-from profiling.types import AXES, Axis, Comparison, MethodPresence
 from prompts.catalogue import load_catalogue, switch_name
 
 _SWITCH = re.compile(r"\bRC_[A-Z0-9_]+\b")

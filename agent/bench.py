@@ -9,7 +9,7 @@ from agent.asked import Asked
 from agent.lab import Measured, Subject, find_subject, open_lab
 from agent.task import Task, work_of
 from backends.types import Rejected
-from profiling.types import Comparison, Evaluation
+from profiling.findings import Comparison, Evaluation
 
 
 def bench(asked: Asked) -> tuple[Mapping[str, Any], str]:

@@ -18,7 +18,7 @@ from agent.config import BudgetSection, Config, MemorySection, dump_config
 from agent.errors import ConfigError
 from agent.machine import Machine
 from backends.types import Rejected
-from profiling.types import Comparison
+from profiling.findings import Comparison
 
 MANIFEST = "manifest.json"
 

@@ -16,7 +16,7 @@ from agent.task import Task, on_machine, open_harness, prepare_task, tune
 from backends.registry import get_backend
 from backends.types import Rejected
 from profiling.environment import to_markdown
-from profiling.types import TaskCheck
+from profiling.findings import TaskCheck
 
 
 def check(config: str | None, overrides: Sequence[str], output: Path) -> tuple[Mapping[str, Any], str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict
 
-from profiling.types import Evaluation
+from profiling.findings import Evaluation
 
 
 class Elsewhere(BaseModel):

@@ -20,8 +20,7 @@ from agent.plan import Plan
 from backends.types import Rejected
 from memory.types import Recall
 from profiling.environment import Environment
-from profiling.sanitizers.findings import SanitizerReport
-from profiling.types import (
+from profiling.findings import (
     Axis,
     Ceilings,
     Comparison,
@@ -32,6 +31,7 @@ from profiling.types import (
     TaskCheck,
     Work,
 )
+from profiling.sanitizers.findings import SanitizerReport
 
 MethodClass = Literal["effective", "ineffective", "implementation_failed", "interaction", "unverified"]
 IterationStatus = Literal["accepted", "not-accepted", "failed", "stopped"]

@@ -17,8 +17,9 @@ from agent.paths import cache_folder, find_config
 from agent.task import Task, build_candidates, on_machine, open_harness, prepare_task, suspect_ms, tune, work_of
 from backends.registry import detect
 from backends.types import BuildSpec, Built, Rejected
+from profiling.findings import Ceilings, Evaluation, TaskCheck, Verdict
 from profiling.harness.harness import Harness
-from profiling.types import Ceilings, Evaluation, TaskCheck, TaskError, Verdict
+from profiling.types import TaskError
 
 
 @dataclass(frozen=True, slots=True)

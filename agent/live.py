@@ -14,13 +14,13 @@ from agent.lab import Lab, Subject, open_lab, timed
 from agent.profiles import Known, on_cpu, on_gpu, with_work
 from agent.task import work_of
 from backends.types import Built
+from profiling.findings import Axis, Headroom, Profile, Verdict
 from profiling.headroom import axis_budget, headroom
 from profiling.machine_code import instruction_mix
 from profiling.ncu.command import Level
 from profiling.ncu.faults import NcuFault
 from profiling.ncu.pages import Pages
 from profiling.ncu.runner import REPORT, degraded_profile
-from profiling.types import Axis, Headroom, Profile, Verdict
 
 
 @dataclass(frozen=True, slots=True)

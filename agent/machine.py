@@ -16,11 +16,11 @@ from profiling.ceilings import measure_ceilings
 from profiling.counters import counter_source
 from profiling.device import DeviceFacts, cpu_facts
 from profiling.environment import Environment, NcuCounters, Shortfall, inspect_environment
+from profiling.findings import Ceilings
 from profiling.gpu_ceilings import measure_gpu_ceilings
 from profiling.gpu_device import GpuFacts, GpuSample, arch_warning, find_gpu, sample
 from profiling.harness.runner_build import probe_command
 from profiling.ncu.runner import can_read_counters
-from profiling.types import Ceilings
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from memory.fingerprint import fingerprint
 from memory.recall import blocked_by
 from memory.types import Recall, Strategy
-from profiling.types import AXES, Axis, Metric, Profile
+from profiling.findings import AXES, Axis, Metric, Profile
 from prompts.catalogue import Catalogue, Method, switch_name
 
 # A quoted value counts as the profile's when it is within 1% of it: models round.

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from backends.types import Built
 from profiling.counters import profile_cpu
+from profiling.findings import Ceilings, Profile, Work
 from profiling.harness.harness import Harness
 from profiling.ncu.command import Level
 from profiling.ncu.runner import Collected, collect
-from profiling.types import Ceilings, Profile, Work
 
 # One profile may take this long; past it a run goes on with counted work and says so.
 _TIMEOUT_S = 120.0

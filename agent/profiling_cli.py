@@ -21,6 +21,7 @@ from agent.live import Live, profile_live
 from agent.machine import here
 from agent.paths import cache_folder
 from profiling.binding import evaluate_expression
+from profiling.findings import AXES, Ceilings, Headroom, Profile, Work
 from profiling.gpu_ceilings import measure_gpu_ceilings
 from profiling.gpu_metrics import gpu_loads, report_ceilings
 from profiling.headroom import NEAR_PEAK, axis_budget, headroom, headroom_of, loads, top_metrics
@@ -28,7 +29,6 @@ from profiling.ncu.faults import NcuFault
 from profiling.ncu.pages import Launch, Pages, parse_pages
 from profiling.ncu.runner import make_profile, read_report
 from profiling.ncu.summary import kernels_of, overall
-from profiling.types import AXES, Ceilings, Headroom, Profile, Work
 
 _MOST_BYTES = 512 << 20
 _TOP = 5

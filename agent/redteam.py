@@ -15,9 +15,9 @@ from agent.lab import Lab, open_lab
 from agent.task import check_candidate
 from backends.registry import get_backend
 from backends.types import Built, Rejected, ToolchainError
+from profiling.findings import Evaluation
 from profiling.gpu_device import find_gpu
 from profiling.redteam.cases import Case
-from profiling.types import Evaluation
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,9 +38,10 @@ from backends.types import BuildSpec, Built, Rejected
 from memory.store import Store
 from memory.types import Scope
 from profiling.device import DeviceFacts
+from profiling.findings import Ceilings, Comparison, Work
 from profiling.gpu_device import GpuFacts
 from profiling.harness.harness import Harness
-from profiling.types import Ceilings, Comparison, Tolerance, Work
+from profiling.types import Tolerance
 from prompts.catalogue import Catalogue
 
 _E = TypeVar("_E", bound=Event)

@@ -25,8 +25,8 @@ from agent.task import build_spec
 from backends.registry import detect, get_backend
 from backends.triton import TritonBackend
 from backends.types import Backend, BuildSpec, Built, Listing
+from profiling.findings import MethodPresence
 from profiling.sass_report import SassReport, sass_report
-from profiling.types import MethodPresence
 from prompts.catalogue import load_catalogue
 
 _DESCRIBE_LIMIT_S = 120.0

@@ -21,21 +21,12 @@ from backends.triton import TritonBackend
 from backends.triton_artifact import write_empty
 from backends.types import Argument, Backend, BuildSpec, Built, Rejected, Signature
 from profiling.binding import TensorRule, bind, convention_used, evaluate_expression
+from profiling.findings import Ceilings, TaskCheck, Work
 from profiling.gpu_device import GpuFacts
 from profiling.harness.harness import Harness, TritonParts
 from profiling.headroom import floor_ms
 from profiling.triton_binding import bind_arguments
-from profiling.types import (
-    Case,
-    Ceilings,
-    Limits,
-    MeasureSettings,
-    Problem,
-    TaskCheck,
-    TaskError,
-    Tolerance,
-    Work,
-)
+from profiling.types import Case, Limits, MeasureSettings, Problem, TaskError, Tolerance
 
 # How far a candidate's relative norm error may exceed the baseline's, by the arithmetic that the task allows.
 # TF32 errs about 250 times as much as fp32 on a GEMM; `any` leaves the elementwise tolerance to decide.

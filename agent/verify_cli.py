@@ -20,7 +20,7 @@ from agent.errors import ConfigError, HarnessBroken, UnfitEnvironment
 from agent.lab import Lab, Measured, open_lab
 from agent.report import fmt
 from backends.types import Rejected
-from profiling.types import Comparison, Evaluation
+from profiling.findings import Comparison, Evaluation
 
 Finding = Literal["holds", "exceeded", "missed", "wrong", "undecided", "no claim"]
 

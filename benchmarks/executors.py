@@ -40,8 +40,8 @@ from agent.paths import find_config
 from agent.task import Task, on_machine, open_harness, prepare_task, suspect_ms, work_of
 from backends.types import Built, Rejected, ToolchainError
 from profiling.device import cpu_facts, pinned_cores
+from profiling.findings import Evaluation
 from profiling.gpu_others import other_gpus
-from profiling.types import Evaluation
 
 TARGET = 1.8
 ARCH = "sm_90"  # what nvcc builds for where there is no GPU

@@ -43,8 +43,8 @@ from backends.registry import get_backend
 from backends.types import Built, Rejected
 from memory.scope import derive_family, shape_class
 from profiling.code_sites import is_padding
+from profiling.findings import Comparison, Evaluation, MethodPresence
 from profiling.machine_code import check_methods
-from profiling.types import Comparison, Evaluation, MethodPresence
 
 SITTING = 8
 """Kernels that are interleaved with the baseline in one sitting."""

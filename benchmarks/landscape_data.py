@@ -14,7 +14,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from agent.atomic import write_atomic
-from profiling.types import Comparison
+from profiling.findings import Comparison
 
 FOLDER = Path(__file__).resolve().parent / "data" / "landscapes"
 BASELINE = "baseline"
@@ -28,7 +28,7 @@ class _Model(BaseModel):
 
 
 class Gain(_Model):
-    """The baseline (a) against a kernel (b), interleaved: `profiling.types.Comparison` without its raw ratios."""
+    """The baseline (a) against a kernel (b), interleaved: `profiling.findings.Comparison` without its raw ratios."""
 
     speedup: float = Field(gt=0)
     low: float = Field(gt=0)

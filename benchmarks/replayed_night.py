@@ -41,7 +41,8 @@ from memory.store import Store
 from memory.types import Recall, Scope, StoredRecord
 from memory.wire import entry_of
 from profiling.device import cpu_facts
-from profiling.types import AXES, Comparison, Evaluation, MethodPresence, Metric, Problem, Profile
+from profiling.findings import AXES, Comparison, Evaluation, MethodPresence, Metric, Profile
+from profiling.types import Problem
 from prompts.catalogue import load_catalogue
 
 Blocks = Literal["validator", "wide"]

@@ -26,7 +26,7 @@ from backends.types import ToolchainError
 from profiling.ceilings_cache import load_ceilings, now, save_ceilings
 from profiling.device import DeviceFacts, cpu_facts, pinned_cores
 from profiling.exclusive import exclusive_timing
-from profiling.types import Ceilings
+from profiling.findings import Ceilings
 
 MARGIN = 2.0
 _VERSION = 3

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
+from profiling.findings import Ceilings
 from profiling.shared_file import write_whole
-from profiling.types import Ceilings
 
 _ADAPTER = TypeAdapter(Ceilings)
 _RETRY_AFTER = datetime.timedelta(hours=1)

@@ -22,8 +22,8 @@ from backends.host_compiler import find_tool, search_path
 from backends.process import Completed, run_process
 from profiling.cpu_metrics import Counts, count_metrics, mix_metrics, work_metrics
 from profiling.device import DeviceFacts, cpu_facts
+from profiling.findings import Ceilings, Profile, Work
 from profiling.harness.walled import under_tool
-from profiling.types import Ceilings, Profile, Work
 
 # Two groups of four: what a core counts at once, so that nothing is multiplexed and scaled up.
 _PERF_GROUPS = (

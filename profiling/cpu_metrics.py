@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from profiling.ceilings import peak_bytes, peak_flops
-from profiling.types import Axis, Ceilings, Metric, Work
+from profiling.findings import Axis, Ceilings, Metric, Work
 
 VECTOR_BYTES = 32  # kernels are built for x86-64-v3: AVX2 and FMA
 _ELEMENT_BYTES = {"float32": 4, "float64": 8}

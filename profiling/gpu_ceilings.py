@@ -25,8 +25,8 @@ from backends.types import ToolchainError
 from profiling.ceilings import MARGIN
 from profiling.ceilings_cache import load_ceilings, now, save_ceilings
 from profiling.exclusive import exclusive_timing
+from profiling.findings import Ceilings
 from profiling.gpu_device import GpuFacts, sample
-from profiling.types import Ceilings
 
 _VERSION = 2
 _ROOT = Path(__file__).resolve().parents[1]

@@ -24,8 +24,8 @@ from typing import NamedTuple
 
 from profiling.ceilings import peak_bytes, peak_flops
 from profiling.cpu_metrics import Rule, ratio, work_metrics
+from profiling.findings import Ceilings, Metric, ProfiledKernel, Work
 from profiling.gpu_rules import ALTERNATIVES, LATENCY, LIMITS, RULES, STALLS
-from profiling.types import Ceilings, Metric, ProfiledKernel, Work
 
 SECTOR_BYTES = 32
 _ELAPSED = ".avg.pct_of_peak_sustained_elapsed"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from profiling.cpu_metrics import Rule
-from profiling.types import Axis
+from profiling.findings import Axis
 
 DURATION = "gpu__time_duration.sum"
 LATENCY = "smsp__average_warp_latency_per_inst_issued.ratio"

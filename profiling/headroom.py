@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from profiling.ceilings import peak_bytes, peak_flops
+from profiling.findings import AXES, Axis, Ceilings, Headroom, Metric, Profile, ProfiledKernel, Work
 from profiling.gpu_metrics import gpu_loads
-from profiling.types import AXES, Axis, Ceilings, Headroom, Metric, Profile, ProfiledKernel, Work
 
 NEAR_PEAK = 0.15
 LEAST_SHARE = 0.10

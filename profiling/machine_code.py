@@ -15,6 +15,7 @@ from backends.types import Instruction, Listing
 from profiling.code_identity import same_code
 from profiling.code_mix import instruction_mix
 from profiling.code_sites import Site, sites_of
+from profiling.findings import MethodPresence
 from profiling.signature_table import (
     Alternative,
     Change,
@@ -26,7 +27,6 @@ from profiling.signature_table import (
     Where,
     load_signatures,
 )
-from profiling.types import MethodPresence
 
 __all__ = ["SignatureError", "Signatures", "check_methods", "instruction_mix", "load_signatures", "same_code"]
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from backends.types import KernelResources, Listing
 from profiling.code_identity import same_code
 from profiling.code_mix import instruction_mix
+from profiling.findings import MethodPresence
 from profiling.machine_code import check_methods
-from profiling.types import MethodPresence
 
 _RESOURCES = ("registers", "spill_store_bytes", "spill_load_bytes", "stack_bytes", "shared_bytes", "constant_bytes")
 

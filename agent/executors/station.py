@@ -6,8 +6,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from profiling.findings import Evaluation
 from profiling.harness.harness import Harness
-from profiling.types import Evaluation
 
 _FRESH_S = 600.0
 

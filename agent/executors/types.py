@@ -9,7 +9,7 @@ from typing import Protocol
 
 from agent.elsewhere import Elsewhere
 from backends.types import BuildSpec, Built, Rejected
-from profiling.types import Evaluation
+from profiling.findings import Evaluation
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from agent.executors.parcels import Parcel
 from backends.types import BuildSpec, Built, Rejected, Signature
-from profiling.types import Evaluation, Limits, MeasureSettings, Problem
+from profiling.findings import Evaluation
+from profiling.types import Limits, MeasureSettings, Problem
 
 
 class _Message(BaseModel):

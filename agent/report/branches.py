@@ -10,7 +10,7 @@ from agent.events import AnyEvent
 from agent.report import fmt
 from agent.report.view import of_type
 from agent.state import BranchState, State
-from profiling.types import Evaluation, Timing
+from profiling.findings import Evaluation, Timing
 
 
 @dataclass(frozen=True, slots=True)

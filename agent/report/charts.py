@@ -14,7 +14,7 @@ from agent.report.vega import AXIS_COLOURS, Chart, Spec, draw, scale_of
 from agent.report.view import baseline_and_best_ms, last
 from agent.report.waterfall import Step, is_zoomed, waterfall_spec, waterfalls
 from agent.state import State
-from profiling.types import AXES
+from profiling.findings import AXES
 
 _QUIET = {"aria": False}
 _WIDTHS = {"times": 500}

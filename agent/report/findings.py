@@ -9,7 +9,7 @@ from agent.events import AnyEvent
 from agent.report import fmt
 from agent.report.view import Finding, last, of_type
 from agent.state import State
-from profiling.types import Comparison, Evaluation
+from profiling.findings import Comparison, Evaluation
 
 
 def findings(state: State, events: Sequence[AnyEvent]) -> tuple[Finding, ...]:

@@ -16,7 +16,7 @@ from agent.report import fmt
 from agent.report.view import baseline_and_best_ms, last
 from agent.state import State
 from profiling.ceilings import peak_bytes
-from profiling.types import Ceilings, Profile, Work
+from profiling.findings import Ceilings, Profile, Work
 
 
 @dataclass(frozen=True, slots=True)

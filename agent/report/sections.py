@@ -26,7 +26,7 @@ from agent.report.view import (
 )
 from agent.report.waterfall import Step, waterfalls
 from agent.state import State
-from profiling.types import AXES, MethodPresence, Profile
+from profiling.findings import AXES, MethodPresence, Profile
 
 _MODEL_COLUMNS = ("model", "calls", "cost", "branches", "right", "accepted")
 _STAGE_COLUMNS = ("stage", "replies", "input", "from the cache", "output", "cost")

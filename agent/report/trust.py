@@ -12,7 +12,7 @@ from agent.report.findings import dropped
 from agent.report.view import Section, Table, baseline_timing, last, of_type
 from agent.state import State
 from profiling.environment import Environment
-from profiling.types import Timing
+from profiling.findings import Timing
 
 
 def environment_section(state: State, events: Sequence[AnyEvent]) -> Section:

@@ -11,7 +11,7 @@ from agent.events import AnyEvent, Event
 from agent.report import fmt
 from agent.state import State
 from backends.types import Rejected
-from profiling.types import Comparison, Evaluation, Timing
+from profiling.findings import Comparison, Evaluation, Timing
 
 E = TypeVar("E", bound=Event)
 _LONG_CELL = 36  # characters

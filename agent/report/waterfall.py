@@ -11,7 +11,7 @@ from agent.events import AnyEvent
 from agent.report import fmt
 from agent.report.vega import PLAIN_NUMBERS, Spec, scale_of
 from agent.report.view import comparison_of, of_type
-from profiling.types import Comparison
+from profiling.findings import Comparison
 
 _COLOURS = {
     "time": "var(--idle)",

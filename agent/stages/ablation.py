@@ -15,8 +15,8 @@ from agent.stages.branches import read_kernel
 from agent.stages.switches import ALL, switched_specs
 from agent.stages.wording import ablation_prompt, system_prompt
 from backends.types import Built, Rejected
+from profiling.findings import Comparison, MethodPresence
 from profiling.machine_code import check_methods, instruction_mix
-from profiling.types import Comparison, MethodPresence
 
 # The switch audit: with all methods off the kernel may be this much slower than the one they were applied to.
 AUDIT_TOLERANCE = 0.10

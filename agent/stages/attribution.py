@@ -12,7 +12,7 @@ from agent.run import Run
 from agent.stages.ablation import AUDIT_TOLERANCE, Ablation
 from agent.stages.switches import ALL
 from backends.types import Rejected
-from profiling.types import Axis, Comparison, MethodPresence
+from profiling.findings import Axis, Comparison, MethodPresence
 
 # Attributions that leave more than this share of the gain unexplained point at methods that work together.
 _UNEXPLAINED = 0.25

@@ -9,9 +9,9 @@ from agent.run import Kernel, Run
 from agent.stages.exploits import play_exploits
 from agent.task import suspect_ms, work_of
 from backends.types import Built, Rejected
+from profiling.findings import Evaluation, TaskCheck
 from profiling.harness.harness import Harness
 from profiling.headroom import floor_ms
-from profiling.types import Evaluation, TaskCheck
 
 
 def measure_baseline(run: Run) -> Kernel:

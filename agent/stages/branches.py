@@ -17,7 +17,7 @@ from agent.stages.built import log_builds
 from agent.stages.switches import switched_specs
 from agent.stages.wording import branch_prefix, branch_prompt, repair_prompt, system_prompt
 from backends.types import Built, Rejected
-from profiling.types import Evaluation
+from profiling.findings import Evaluation
 
 _ASKED_AGAIN = 2
 

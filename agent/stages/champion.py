@@ -8,7 +8,7 @@ from agent.paths import iteration_folder
 from agent.run import Kernel, Run
 from agent.stages.sanitizing import sanitize
 from backends.types import Rejected
-from profiling.types import Comparison
+from profiling.findings import Comparison
 
 
 def decide(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from agent.events import BranchWritten, ChampionDecided, Evaluated, IterationEnded, IterationStatus
 from agent.run import Kernel, Run, StopRun
 from backends.types import Built, Rejected, ToolchainError
-from profiling.types import Evaluation
+from profiling.findings import Evaluation
 
 
 def end_iteration(run: Run, iteration: int, status: IterationStatus, reason: str) -> None:

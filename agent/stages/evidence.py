@@ -17,12 +17,12 @@ from agent.run import Kernel, Run, StopRun
 from memory.errors import StoreError
 from memory.recall import recall
 from memory.types import Recall
+from profiling.findings import Axis, Evaluation, Headroom, Metric, Profile
 from profiling.headroom import axis_budget, headroom, top_metrics
 from profiling.machine_code import instruction_mix
 from profiling.ncu.command import Level
 from profiling.ncu.faults import NcuFault
 from profiling.ncu.runner import REPORT, degraded_profile
-from profiling.types import Axis, Evaluation, Headroom, Metric, Profile
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from agent.executors.types import Setting
 from agent.run import Kernel, Run
 from agent.stages.champion import accepts
 from backends.types import Rejected
-from profiling.types import Comparison, Evaluation
+from profiling.findings import Comparison, Evaluation
 
 
 def prepare_places(run: Run, base: Kernel, baseline: Kernel) -> None:

@@ -9,7 +9,7 @@ from itertools import combinations
 
 from agent.events import Attribution
 from agent.stages.ablation import Ablation
-from profiling.types import Comparison
+from profiling.findings import Comparison
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from agent.stages.outcomes import BranchFates, Origin, attempt_records, branch_f
 from backends.types import Rejected
 from memory.errors import StoreError
 from memory.types import Record
-from profiling.types import Comparison
+from profiling.findings import Comparison
 
 
 def remember_attempt(

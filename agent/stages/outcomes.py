@@ -17,7 +17,7 @@ from backends.types import Rejected
 from memory.faults import is_environment
 from memory.sanitise import LONGEST_REASON
 from memory.types import Outcome, Record, Scope, Strategy
-from profiling.types import Comparison, Evaluation
+from profiling.findings import Comparison, Evaluation
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from backends.types import KernelResources
-from profiling.types import Metric, Profile, ProfiledKernel, RuleFinding
+from profiling.findings import Metric, Profile, ProfiledKernel, RuleFinding
 
 _MOST_RULES = 6
 _LONGEST_RULE = 300

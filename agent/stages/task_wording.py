@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from agent.run import Run
 from agent.task import Task
-from profiling.types import Ceilings, Tensor, Tolerance
+from profiling.findings import Ceilings
+from profiling.types import Tensor, Tolerance
 from prompts.renderer import render
 
 if TYPE_CHECKING:

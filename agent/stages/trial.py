@@ -10,7 +10,7 @@ from agent.run import Kernel, Match, Run
 from agent.stages.ablation import Ablation, Variant, ablation_folder, ablation_name
 from agent.stages.switches import ALL
 from backends.types import Rejected
-from profiling.types import Comparison
+from profiling.findings import Comparison
 
 _CHAMPION = "champion"
 

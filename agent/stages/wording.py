@@ -15,7 +15,7 @@ from agent.stages.profile_wording import profile_values
 from agent.stages.task_wording import task_text
 from backends.types import Rejected
 from memory.telling import tell
-from profiling.types import Axis
+from profiling.findings import Axis
 from prompts.catalogue import Catalogue, Method, switch_name
 from prompts.renderer import number, render
 

@@ -12,13 +12,14 @@ from types import TracebackType
 import torch
 
 from profiling.device import gpu_worker_cores, pinned_cores
+from profiling.findings import Conditions
 from profiling.harness.arena import Arena, Layout, RandomBytes, out_of_memory
 from profiling.harness.inputs import Draw, InputMaker, Pools
 from profiling.harness.launcher import Launcher
 from profiling.harness.memory import Device
 from profiling.harness.reference import Reference
 from profiling.harness.worker import CandidateFailure, Worker
-from profiling.types import Case, Conditions, Limits, Problem, TaskError, Tolerance
+from profiling.types import Case, Limits, Problem, TaskError, Tolerance
 
 _RING_SLOTS = 256
 _LEAD_US = {"cpp": 0, "cuda": 20, "triton": 300}  # Python takes tens of microseconds to launch a kernel

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from profiling.findings import CaseCheck
 from profiling.harness.bench import Bench
 from profiling.harness.timing import Timer
 from profiling.harness.verify import Verifier, described
 from profiling.harness.wire import Evaluated
 from profiling.harness.worker import CandidateFailure
-from profiling.types import CaseCheck
 
 
 @dataclass(slots=True)

@@ -16,19 +16,11 @@ from backends import walls
 from backends.build_cache import private_folder
 from backends.types import Rejected
 from profiling.exclusive import exclusive_timing
+from profiling.findings import Comparison, Evaluation, TaskCheck
 from profiling.harness import triton_launcher, verdict, walled, wire
 from profiling.harness.oracle_process import OracleProcess
 from profiling.harness.runner_build import Native, build_native
-from profiling.types import (
-    Comparison,
-    Evaluation,
-    HarnessFault,
-    Limits,
-    MeasureSettings,
-    Problem,
-    TaskCheck,
-    TaskError,
-)
+from profiling.types import HarnessFault, Limits, MeasureSettings, Problem, TaskError
 
 _DOUBTS = 3  # a kernel is `suspect` when this many measurements in a row are
 

@@ -17,8 +17,9 @@ from typing import Protocol
 import torch
 
 from backends.types import ToolchainError
+from profiling.findings import Conditions
 from profiling.harness.watch import GpuWatch
-from profiling.types import Conditions, HarnessFault, TaskError
+from profiling.types import HarnessFault, TaskError
 
 Range = tuple[int, int]
 """Address and size in bytes."""

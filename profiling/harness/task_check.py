@@ -9,12 +9,13 @@ from pathlib import Path
 
 import torch
 
+from profiling.findings import TaskCheck
 from profiling.harness.arena import Layout, torch_dtype
 from profiling.harness.bench import has_room
 from profiling.harness.inputs import Distribution, Draw
 from profiling.harness.judge import Exactness, Judgement, judge, relative_error
 from profiling.harness.verify import Key, Verifier, distributions, key
-from profiling.types import Case, MeasureSettings, TaskCheck, TaskError, Tensor
+from profiling.types import Case, MeasureSettings, TaskError, Tensor
 
 # The error of a small output is a matter of luck: it takes several calls to learn how large it may be.
 _MANY_ELEMENTS, _FEW, _SEVERAL = 1024, 2, 8

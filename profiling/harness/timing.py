@@ -10,13 +10,14 @@ from pathlib import Path
 
 import torch
 
+from profiling.findings import CaseCheck
 from profiling.harness.bench import Bench, Frame, Record, Rig
 from profiling.harness.inputs import Draw
 from profiling.harness.statistics import settled
 from profiling.harness.verify import Verifier, described
 from profiling.harness.wire import FrameTimes, Round, Times
 from profiling.harness.worker import CandidateFailure
-from profiling.types import CaseCheck, MeasureSettings
+from profiling.types import MeasureSettings
 
 _FRAME_NS = 400_000  # calls are put together until a frame is well above what waking a worker costs
 _ROUND_NS = 500_000

@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from backends.types import Rejected
+from profiling.findings import CaseCheck, Comparison, Evaluation, Timing
 from profiling.harness.statistics import bootstrap_interval, interquartile_range, median
 from profiling.harness.wire import Block, Compared, Evaluated, FrameTimes, Round, Times
-from profiling.types import CaseCheck, Comparison, Evaluation, MeasureSettings, Timing
+from profiling.types import MeasureSettings
 
 # How far the two clocks may be apart: a tenth of the time, and what waking a process may cost more than it commonly
 # does: twice the spread seen with an empty kernel, and a little, but never more than a bound.

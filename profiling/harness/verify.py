@@ -9,11 +9,12 @@ from pathlib import Path
 
 import torch
 
+from profiling.findings import CaseCheck
 from profiling.harness.bench import Bench, Record, Rig
 from profiling.harness.inputs import CHECKED, Distribution, Draw
 from profiling.harness.judge import Exactness, Judgement, judge
 from profiling.harness.worker import CandidateFailure
-from profiling.types import Case, CaseCheck, TaskError
+from profiling.types import Case, TaskError
 
 Job = tuple[Case, Distribution]
 Key = tuple[tuple[tuple[str, int], ...], Distribution]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 
 from backends.types import ToolchainError
+from profiling.findings import Conditions
 from profiling.gpu_device import GpuSample, sample
-from profiling.types import Conditions
 
 _EVERY_S = 0.02  # asking takes a millisecond or two, which must not lie between two calls
 

@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from profiling.types import CaseCheck, Conditions, Limits, MeasureSettings, Problem, TaskCheck
+from profiling.findings import CaseCheck, Conditions, TaskCheck
+from profiling.types import Limits, MeasureSettings, Problem
 
 
 class _Message(BaseModel):

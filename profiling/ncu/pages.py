@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from profiling.findings import RuleFinding
 from profiling.ncu.faults import NcuFault, diagnose
 from profiling.ncu.names import raw_name
 from profiling.ncu.tables import IDENTITY, CutOffError, Table, UnitsMissingError, decode, find_tables
 from profiling.ncu.text_pages import TextRow, read_text_page
 from profiling.ncu.units import base_unit, parse_number
-from profiling.types import RuleFinding
 
 # Counters of different passes may disagree a little: a hit rate of 100.9% is 100%. What is further off is no share.
 _ROUNDING_ABOVE_100 = 110.0

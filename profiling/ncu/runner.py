@@ -20,6 +20,7 @@ from backends.host_compiler import search_path
 from backends.process import Completed, run_process
 from backends.walls import Walls
 from profiling.cpu_metrics import work_metrics
+from profiling.findings import Ceilings, Profile, ProfiledKernel, Work
 from profiling.gpu_metrics import gpu_metrics
 from profiling.harness.walled import under_tool
 from profiling.ncu import walls
@@ -36,7 +37,6 @@ from profiling.ncu.command import (
 from profiling.ncu.faults import NcuFault, diagnose, rejected_names
 from profiling.ncu.pages import Pages, inaccessible, merge, parse_pages
 from profiling.ncu.summary import kernels_of, overall
-from profiling.types import Ceilings, Profile, ProfiledKernel, Work
 
 REPORT = "profile.ncu-rep"
 _LOG = "ncu.log"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from profiling.findings import ProfiledKernel
 from profiling.ncu.pages import Launch
-from profiling.types import ProfiledKernel
 
 DURATION = "gpu__time_duration.sum"
 _COUNTS = ("inst_executed", "thread_inst_executed", "thread_inst_executed_true")

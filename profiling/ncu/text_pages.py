@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from profiling.types import RuleFinding
+from profiling.findings import RuleFinding
 
 _PROCESS = re.compile(r"^\[(?P<id>\d+)\] (?P<name>\S.*?)@\S+\s*$")
 _KERNEL = re.compile(

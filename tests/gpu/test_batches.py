@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from profiling.binding import bind
+from profiling.findings import Comparison
 from profiling.gpu_device import find_gpu
-from profiling.types import Comparison
 from tests.gpu.test_harness import REFERENCE, Lab, build, kernel, open_lab, problem
 
 pytestmark = pytest.mark.gpu

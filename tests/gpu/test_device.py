@@ -17,9 +17,9 @@ import pytest
 from backends.types import ToolchainError
 from profiling.ceilings import peak_bytes, peak_flops
 from profiling.exclusive import exclusive_timing
+from profiling.findings import Ceilings
 from profiling.gpu_ceilings import ceilings_file, measure_gpu_ceilings
 from profiling.gpu_device import GpuFacts, entries, find_gpu, sample
-from profiling.types import Ceilings
 
 pytestmark = pytest.mark.gpu
 

@@ -14,9 +14,10 @@ from backends.cuda_toolchain import find_cudart
 from backends.registry import get_backend
 from backends.types import BuildSpec, Built
 from profiling.binding import TensorRule, bind
+from profiling.findings import Comparison, Evaluation
 from profiling.gpu_device import GpuFacts, find_gpu
 from profiling.harness.harness import Harness
-from profiling.types import Comparison, Evaluation, Limits, MeasureSettings, Problem, Tolerance
+from profiling.types import Limits, MeasureSettings, Problem, Tolerance
 from tests.leftovers import still_running
 
 pytestmark = pytest.mark.gpu

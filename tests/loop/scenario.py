@@ -20,7 +20,7 @@ from agent.llm.recording import RecordedReply, Recording, write_recording
 from agent.plan import PlanRules
 from agent.state import State
 from memory.types import Recall
-from profiling.types import Metric, Profile
+from profiling.findings import Metric, Profile
 
 BASELINE = """
 extern "C" void solve(const float* A, const float* x, float* y, int N) {

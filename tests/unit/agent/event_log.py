@@ -13,7 +13,7 @@ from backends.types import Rejected
 from memory.types import Advice, Recall
 from profiling.device import DeviceFacts
 from profiling.environment import Environment, Shortfall
-from profiling.types import (
+from profiling.findings import (
     CaseCheck,
     Ceilings,
     Comparison,
@@ -24,9 +24,9 @@ from profiling.types import (
     Profile,
     TaskCheck,
     Timing,
-    Tolerance,
     Work,
 )
+from profiling.types import Tolerance
 
 HOSTILE = "<script>alert(1)</script> | **bold** \x1b[31mred\nnext line"
 START = datetime(2026, 11, 30, 1, 0, 0, tzinfo=timezone.utc)

@@ -14,8 +14,7 @@ from agent.llm.recording import read_recording
 from agent.llm.types import Reply, Usage
 from agent.plan import BranchVariant, Plan
 from memory.types import Advice, Recall
-from profiling.sanitizers.findings import SanitizerReport
-from profiling.types import (
+from profiling.findings import (
     CaseCheck,
     Comparison,
     Conditions,
@@ -26,6 +25,7 @@ from profiling.types import (
     Profile,
     Timing,
 )
+from profiling.sanitizers.findings import SanitizerReport
 from tests.unit.agent import event_log
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -6,7 +6,7 @@ from agent import events as ev
 from agent.elsewhere import Elsewhere, comparable_ms
 from agent.progress import describe
 from agent.state_fold import fold
-from profiling.types import Evaluation, Timing
+from profiling.findings import Evaluation, Timing
 from tests.unit.agent.event_log import opening, stamped
 
 # The best kernel takes 4 ms there and 6 ms here.

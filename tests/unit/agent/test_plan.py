@@ -11,7 +11,7 @@ import pytest
 from agent.plan import Plan, PlanRules, parse_plan, review_plan
 from memory.fingerprint import fingerprint
 from memory.types import Advice, Recall, Strategy
-from profiling.types import Axis, Metric, Profile
+from profiling.findings import Axis, Metric, Profile
 from prompts.catalogue import load_catalogue
 
 CATALOGUE = load_catalogue()

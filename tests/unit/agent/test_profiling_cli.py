@@ -9,7 +9,7 @@ import pytest
 
 from agent.errors import ConfigError, UnfitEnvironment
 from agent.profiling_cli import Question, profile_from, roofline_from
-from profiling.types import Ceilings, Work
+from profiling.findings import Ceilings, Work
 
 DATA = Path(__file__).parents[2] / "data" / "ncu"
 GEMM = Work(2 * 2048**3, 3 * 4 * 2048**2)

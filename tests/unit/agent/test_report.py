@@ -19,8 +19,8 @@ from agent.report.html import render_html
 from agent.report.summary import render_summary
 from agent.report.waterfall import is_zoomed, waterfalls
 from agent.state_fold import fold
+from profiling.findings import Work
 from profiling.sanitizers.findings import Finding, SanitizerReport, Unavailable
-from profiling.types import Work
 from tests.unit.agent import event_log, gpu_log
 
 SOURCES = {"baseline": "int a;\nint same;\n", "best": "int b; // \u202ereversed\nint same;\n"}

@@ -14,7 +14,7 @@ from agent.task import build_candidate, one_pass_bytes, prepare_task, work_of
 from backends.types import Rejected
 from backends.walls import layers
 from profiling.device import cpu_facts
-from profiling.types import TaskCheck
+from profiling.findings import TaskCheck
 from tests.loop.scenario import write_task
 
 

@@ -12,7 +12,7 @@ from agent.config import load_config
 from agent.errors import ConfigError
 from agent.verify_cli import judge, verify
 from backends.types import Rejected
-from profiling.types import Comparison
+from profiling.findings import Comparison
 
 CLAIM = Claim(speedup=2.0, low=1.98, high=2.02, baseline_ms=10.0, best_ms=5.0)
 ABOUT = {

@@ -15,7 +15,7 @@ from agent.errors import ConfigError
 from agent.lab import backend_name
 from agent.stages.ablation import AUDIT_TOLERANCE
 from backends.registry import get_backend
-from profiling.types import Comparison
+from profiling.findings import Comparison
 from tests.kernels import GEMM_REFERENCE
 
 RECORDED = load_all()

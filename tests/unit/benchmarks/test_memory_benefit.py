@@ -15,7 +15,7 @@ from memory_benefit import CASES, Rules, inverted, play, play_with_memory
 from replayed_night import Night, Space
 
 from memory.store import Store
-from profiling.types import Comparison
+from profiling.findings import Comparison
 
 ROOT = Path(__file__).parents[3]
 SOME = ("rmsnorm_cpp", "rowsum_cpp")

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 
 from backends.types import ToolchainError
 from profiling.ceilings import measure_ceilings, parse_rates, peak_bytes, peak_flops
-from profiling.types import Ceilings
+from profiling.findings import Ceilings
 
 needs_compiler = pytest.mark.skipif(
     not (shutil.which("g++") or shutil.which("clang++")), reason="needs a C++ compiler on PATH"

@@ -20,7 +20,7 @@ from profiling.counters import (
     profile_cpu,
 )
 from profiling.cpu_metrics import RULES, Counts, count_metrics, mix_metrics, work_metrics
-from profiling.types import Ceilings, Profile, Work
+from profiling.findings import Ceilings, Profile, Work
 
 CEILINGS = Ceilings(
     copy_bytes=2e10,

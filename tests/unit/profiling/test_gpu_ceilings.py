@@ -15,10 +15,10 @@ import pytest
 
 from backends.types import ToolchainError
 from profiling.ceilings_cache import load_ceilings, save_ceilings
+from profiling.findings import Ceilings
 from profiling.gpu_ceilings import LANES, Measured, Report, ceilings_file, measure_gpu_ceilings, settle, to_ceilings
 from profiling.gpu_device import GpuFacts
 from profiling.gpu_tools import find_gpu_tool
-from profiling.types import Ceilings
 from tests.unit.profiling.gpu_driver import build_driver, needs_compiler, run_with_driver
 
 ROOT = Path(__file__).parents[3]

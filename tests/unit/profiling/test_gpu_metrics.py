@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 import yaml
 
+from profiling.findings import Ceilings, Metric, Profile, ProfiledKernel, Work
 from profiling.gpu_metrics import gpu_loads, gpu_metrics, report_ceilings
 from profiling.gpu_rules import ALTERNATIVES, RULES, STALLS
 from profiling.headroom import headroom, loads, top_metrics
 from profiling.ncu.pages import parse_pages
 from profiling.ncu.runner import degraded_profile, make_profile
 from profiling.ncu.summary import kernels_of, overall
-from profiling.types import Ceilings, Metric, Profile, ProfiledKernel, Work
 
 ROOT = Path(__file__).parents[3]
 DATA = ROOT / "tests" / "data" / "ncu"

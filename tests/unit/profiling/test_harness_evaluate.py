@@ -14,9 +14,10 @@ import pytest
 
 from backends.process import run_process
 from backends.types import Parameter, Rejected, Signature
+from profiling.findings import Comparison
 from profiling.harness.harness import Harness
 from profiling.harness.walled import under_tool
-from profiling.types import Case, Comparison, Limits, MeasureSettings, Problem, Scalar, Tensor
+from profiling.types import Case, Limits, MeasureSettings, Problem, Scalar, Tensor
 from tests.kernels import GEMM_FAST, GEMM_HEAD, GEMM_NAIVE, compile_kernel, gemm_problem, pointer
 
 SETTINGS = MeasureSettings(warmup_ms=2.0, min_time_s=0.02, max_time_s=5.0)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 
 from backends.types import Rejected
+from profiling.findings import Comparison, Conditions
 from profiling.harness import verdict
 from profiling.harness.statistics import bootstrap_interval, interquartile_range, median, median_noise, settled
 from profiling.harness.wire import Block, Compared, FrameTimes, Round, Times
-from profiling.types import Comparison, Conditions, MeasureSettings
+from profiling.types import MeasureSettings
 
 
 def test_quartiles_of_known_values() -> None:

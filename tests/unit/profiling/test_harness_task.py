@@ -11,12 +11,13 @@ import pytest
 import torch
 
 from backends.types import Parameter, Signature, ToolchainError
+from profiling.findings import TaskCheck
 from profiling.harness import wire
 from profiling.harness.harness import Harness
 from profiling.harness.inputs import CHECKED
 from profiling.harness.oracle import Oracle
 from profiling.harness.reference import Reference
-from profiling.types import Case, Limits, MeasureSettings, Problem, Scalar, TaskCheck, TaskError, Tensor, Tolerance
+from profiling.types import Case, Limits, MeasureSettings, Problem, Scalar, TaskError, Tensor, Tolerance
 from tests.kernels import compile_kernel, gemm_problem, integer, pointer
 
 SETTINGS = MeasureSettings(warmup_ms=1.0, min_time_s=0.005, max_time_s=3.0)

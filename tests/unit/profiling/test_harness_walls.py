@@ -18,6 +18,7 @@ from backends.process import run_process
 from backends.registry import get_backend
 from backends.types import BuildSpec
 from profiling.counters import counter_source, profile_cpu
+from profiling.findings import Ceilings, Work
 from profiling.harness.arena import Arena, Layout, RandomBytes, memory_available
 from profiling.harness.harness import Harness
 from profiling.harness.launcher import NativeLauncher
@@ -27,7 +28,7 @@ from profiling.harness.walled import solo_command, under_tool
 from profiling.harness.worker import Worker
 from profiling.sanitizers import host
 from profiling.sanitizers.findings import HOST_TOOLS, Tool
-from profiling.types import Ceilings, Limits, MeasureSettings, Work
+from profiling.types import Limits, MeasureSettings
 from tests.kernels import GEMM_FAST, GEMM_SIGNATURE, compile_kernel, gemm_case, gemm_problem
 
 SETTINGS = MeasureSettings(warmup_ms=1.0, min_time_s=0.005)

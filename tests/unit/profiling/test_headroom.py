@@ -7,8 +7,8 @@ import itertools
 import pytest
 
 from profiling.cpu_metrics import metric
+from profiling.findings import AXES, Axis, Ceilings, Headroom, Metric, Profile, Work
 from profiling.headroom import axis_budget, floor_ms, headroom, headroom_of, split, top_metrics
-from profiling.types import AXES, Axis, Ceilings, Headroom, Metric, Profile, Work
 
 CEILINGS = Ceilings(
     copy_bytes=2e10,

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from profiling.findings import Profile, Work
 from profiling.ncu.faults import NcuFault
 from profiling.ncu.pages import Pages, inaccessible, parse_pages
 from profiling.ncu.runner import make_profile
 from profiling.ncu.summary import DURATION, kernels_of, overall
-from profiling.types import Profile, Work
 
 DATA = Path(__file__).parents[2] / "data" / "ncu"
 DRAM = "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed"

@@ -17,12 +17,12 @@ import pytest
 
 from backends import walls as build_walls
 from backends.host_compiler import search_path
+from profiling.findings import Ceilings, Profile, Work
 from profiling.ncu import walls
 from profiling.ncu.command import METRICS, SECTIONS, USUAL_PLACES, Level, Settings, find_ncu, request
 from profiling.ncu.faults import NcuFault, diagnose, rejected_names
 from profiling.ncu.pages import parse_pages
 from profiling.ncu.runner import can_read_counters, collect, degraded_profile, read_report
-from profiling.types import Ceilings, Profile, Work
 
 DATA = Path(__file__).parents[2] / "data" / "ncu"
 CEILINGS = Ceilings(4.28e12, 4.47e12, None, {"float32": 5.1e13}, {"float32": 6.7e13}, 4.8e12, {})

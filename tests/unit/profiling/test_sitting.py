@@ -7,12 +7,12 @@ from typing import cast
 
 import pytest
 
+from profiling.findings import Comparison
 from profiling.harness.bench import Bench
 from profiling.harness.interleaving import Sitting
 from profiling.harness.verdict import comparison
 from profiling.harness.wire import Compared, FrameTimes, Round, Times
 from profiling.harness.worker import CandidateFailure
-from profiling.types import Comparison
 
 BASE, CHAMPION, WITHOUT, ALL_OFF = range(4)
 PAIRS = ((BASE, CHAMPION), (WITHOUT, CHAMPION), (ALL_OFF, BASE))

@@ -20,10 +20,11 @@ from agent.stages.task_wording import ceiling_values, gpu_values, task_values
 from agent.stages.wording import offered
 from agent.task import Task, prepare_task
 from backends.types import KernelResources
+from profiling.findings import Ceilings, Metric, Profile, RuleFinding
 from profiling.gpu_device import GpuFacts
 from profiling.ncu.pages import parse_pages
 from profiling.ncu.summary import kernels_of
-from profiling.types import Ceilings, Metric, Profile, RuleFinding, Tolerance
+from profiling.types import Tolerance
 from prompts.catalogue import load_catalogue, switch_name
 from prompts.renderer import render
 

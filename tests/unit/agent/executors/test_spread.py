@@ -12,7 +12,8 @@ from agent.errors import Interrupted
 from agent.executors.spread import spread
 from agent.executors.types import BuildTask, EvaluateTask, Found, Setting, Trouble
 from backends.types import Built, Rejected
-from profiling.types import Evaluation, HarnessFault
+from profiling.findings import Evaluation
+from profiling.types import HarnessFault
 
 BASE = Built(Path("base.so"), "base", (), "", 0.0, cached=False)
 BUILDS = [Built(Path(f"{n}.so"), str(n), (), "", 0.0, cached=False) for n in range(5)]

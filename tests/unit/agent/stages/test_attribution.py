@@ -14,7 +14,7 @@ from agent.stages.attribution import attribute
 from agent.stages.switches import ALL
 from backends.registry import get_backend
 from backends.types import Built, Listing, Rejected
-from profiling.types import Axis, Comparison, MethodPresence
+from profiling.findings import Axis, Comparison, MethodPresence
 
 Presence = Literal["verified", "absent", "unavailable", "none"]
 

@@ -24,7 +24,7 @@ from agent.stages.switches import ALL
 from backends.types import Rejected
 from memory.types import Record, Scope
 from memory.wire import LESSON_WORDS
-from profiling.types import Comparison, Evaluation
+from profiling.findings import Comparison, Evaluation
 from tests.unit.agent.stages.test_attribution import compared, on_compute, present, without
 
 NOISE = 0.02
