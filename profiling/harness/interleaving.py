@@ -22,7 +22,7 @@ from profiling.types import TaskError
 
 _BLOCK_NS = 1_000_000
 _MIN_BLOCKS = 5
-_FEW_BLOCKS, _SETTLED_ERROR = 10, 0.002
+_FEW_BLOCKS, _SETTLED_ERROR = 6, 0.002
 _SHORT_NS = 50_000  # on a GPU, where one call varies by a microsecond or two: shorter ones are timed in batches too
 _BATCH_BLOCKS = 4
 

@@ -62,7 +62,7 @@ def _failure_reason(check: CaseCheck, timed: Mapping[str, int]) -> str:
 def timing_of(times: Times, empty: Times, settings: MeasureSettings) -> Timing:
     """Milliseconds per call, less an empty `solve`."""
     overhead = _overhead_ns(empty)
-    cool = [f for f in times.frames if not _disturbed([f])] or times.frames
+    cool = _cool_frames(times.frames)
     kept = _calm_frames(cool)
     samples = tuple(max(0.0, ns - overhead) / 1e6 for f in kept for ns in f.own_ns)
     slope = _slope_ns(times)
@@ -101,6 +101,7 @@ def doubts(times: Times, empty: Times) -> str | None:
     """
     return (
         _mostly_disturbed(times.frames)
+        or _mostly_disturbed(empty.frames)
         or _uneven(times.frames)
         or _frame_doubt(times.frames, empty)
         or _batch_doubt(times.rounds, empty)
@@ -159,7 +160,7 @@ def _frame_doubt(frames: Sequence[FrameTimes], empty: Times) -> str | None:
 
 def _waking_ns(empty: Times) -> tuple[float, float]:
     """What waking a worker and hearing from it costs here, and how much more it may cost without a doubt."""
-    costs = [float(f.outside_ns - sum(f.own_ns)) for f in empty.frames]
+    costs = [float(f.outside_ns - sum(f.own_ns)) for f in _cool_frames(empty.frames)]
     return median(costs), min(_WAKE_MOST_NS, _WAKE_NS + 2.0 * interquartile_range(costs))
 
 
@@ -179,6 +180,9 @@ def comparison(found: Compared, rng: random.Random) -> Comparison | Rejected:
     if found.failure is not None or found.empty is None or not found.pairs:
         return Rejected("verify", found.failure or "nothing was compared")
     blocks = [block for pair in found.pairs for block in pair]
+    doubt = _mostly_disturbed(found.empty.frames)
+    if doubt is not None:
+        return Rejected("time", doubt)
     for name, frames, rounds in zip("ab", _sides(found.pairs), found.rounds, strict=True):
         doubt = _frame_doubt(frames, found.empty) or _batch_doubt(rounds, found.empty)
         if doubt is not None:
@@ -209,8 +213,8 @@ def comparison(found: Compared, rng: random.Random) -> Comparison | Rejected:
             # What single calls show stays within: what a batch alone shows is no gain.
             low, high = min(batch_low, middle), max(batch_high, middle)
             middle, batch = _middle(sharper), len(found.batched[0][0].a[0].own_ns)
-        else:  # the noise that a gain is held against is that of batches, which is less
-            low, high = 2 * low - middle, 2 * high - middle
+        else:  # what only one of them shows is no gain, and the noise that gains are held against is that of batches
+            low, high = min(batch_low, 2 * low - middle), max(batch_high, 2 * high - middle)
     delta_low, delta_high = _span(own.deltas, outside.deltas, rng)
     return Comparison(
         speedup=math.exp(middle),
@@ -257,7 +261,7 @@ def _cool(pairs: Sequence[Sequence[Block]]) -> list[list[Block]]:
 
 def _overhead_ns(empty: Times) -> float:
     """Nanoseconds of one call of an empty `solve`."""
-    return median([float(ns) for f in empty.frames for ns in f.own_ns])
+    return median([float(ns) for f in _cool_frames(empty.frames) for ns in f.own_ns])
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,6 +316,11 @@ def _gain_doubt(pairs: Sequence[Sequence[Block]], own: _Gains, outside: _Gains, 
         f"{'b' if low > margin else 'a'}: clocks disagree: b is {math.exp(_middle(outside.ratios)):.3g} times as fast "
         f"as a by the outside clock, {math.exp(_middle(own.ratios)):.3g} times by the workers'"
     )
+
+
+def _cool_frames(frames: Sequence[FrameTimes]) -> Sequence[FrameTimes]:
+    """Those that neither heat nor company slowed, where there are any."""
+    return [f for f in frames if not _disturbed([f])] or frames
 
 
 def _disturbed(frames: Sequence[FrameTimes]) -> bool:

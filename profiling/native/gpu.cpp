@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
+#include <sys/random.h>
 
 namespace {
 
@@ -150,8 +150,8 @@ struct Span {
 struct {
     void *function, *stamp;
     unsigned blocks;
-    Pointer buffer, arrived, span;
-    uint64_t chunks;
+    Pointer buffer, arrived;
+    uint64_t chunks, secret;
     uint32_t all;
 } lead;
 
@@ -225,6 +225,41 @@ uint64_t hashed(uint64_t x) {
     return x ^ (x >> 31);
 }
 
+bool stamp(Pointer at) {
+    void* arguments[] = {&at};
+    return good(driver.launch(lead.stamp, 1, 1, 1, 1, 1, 1, 0, nullptr, arguments, nullptr), "cuLaunchKernel");
+}
+
+// From the lead's end on, and not from an event behind it: what `solve` puts on another stream may run before such an event
+// is reached, but not before the lead ends.
+bool since_lead(Pointer place, int64_t* result) {
+    Span span;
+    if (!good(driver.to_host(&span, place, sizeof span), "cuMemcpyDtoH")) return false;
+    if (span.end < span.begin) {
+        snprintf(message, sizeof message, "clocks disagree: by the device's timer the lead ended after the call did");
+        return false;
+    }
+    *result = static_cast<int64_t>(span.end - span.begin);
+    return true;
+}
+
+// Where the clock's two times are to lie, another place in each call.
+bool place_span(Pointer* span) {
+    lead.secret = hashed(lead.secret);
+    *span = lead.buffer + sizeof(Span) * (lead.secret % lead.chunks);
+    const Span none = {UINT64_MAX, 0};
+    return good(driver.to_device(*span, &none, sizeof none), "cuMemcpyHtoD");
+}
+
+bool run_lead(uint32_t hold_us, bool flush, Pointer span) {
+    uint64_t hold_ns = UINT64_C(1000) * hold_us;
+    uint32_t passes = flush ? kPasses : 0;
+    lead.all += lead.blocks;  // counted on and on, so that nothing has to be cleared
+    void* arguments[] = {&lead.buffer, &lead.chunks, &hold_ns, &passes, &lead.arrived, &lead.all, &span};
+    return good(driver.launch(lead.function, lead.blocks, 1, 1, kThreads, 1, 1, 0, nullptr, arguments, nullptr),
+                "cuLaunchKernel");
+}
+
 bool prepare_lead(Device device) {
     int sms = 0, threads = 0, l2 = 0;
     void* module = nullptr;
@@ -239,42 +274,16 @@ bool prepare_lead(Device device) {
     const uint64_t bytes = static_cast<uint64_t>(kFlushL2s) * (l2 > 0 ? l2 : 64 << 20);
     lead.chunks = bytes / 16;
     const uint32_t none = 0;
-    return good(driver.allocate(&lead.buffer, bytes), "cuMemAlloc") &&
-           good(driver.allocate(&lead.arrived, sizeof none), "cuMemAlloc") &&
-           good(driver.to_device(lead.arrived, &none, sizeof none), "cuMemcpyHtoD");
-}
-
-bool stamp(Pointer at) {
-    void* arguments[] = {&at};
-    return good(driver.launch(lead.stamp, 1, 1, 1, 1, 1, 1, 0, nullptr, arguments, nullptr), "cuLaunchKernel");
-}
-
-// From the lead's end on, and not from an event behind it: what `solve` puts on another stream may run before such an event
-// is reached, but not before the lead ends.
-bool since_lead(int64_t* result) {
-    Span span;
-    if (!good(driver.to_host(&span, lead.span, sizeof span), "cuMemcpyDtoH")) return false;
-    if (span.end < span.begin) {
-        snprintf(message, sizeof message, "clocks disagree: by the device's timer the lead ended after the call did");
+    if (getrandom(&lead.secret, sizeof lead.secret, 0) != sizeof lead.secret) {
+        snprintf(message, sizeof message, "no random numbers: getrandom fails");
         return false;
     }
-    *result = static_cast<int64_t>(span.end - span.begin);
-    return true;
-}
-
-bool run_lead(uint32_t hold_us, bool flush) {
-    uint64_t hold_ns = UINT64_C(1000) * hold_us;
-    uint32_t passes = flush ? kPasses : 0;
-    lead.all += lead.blocks;  // counted on and on, so that nothing has to be cleared
-    // Somewhere else each time: a kernel that looks for it looks for longer than it could gain.
-    timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    lead.span = lead.buffer + sizeof(Span) * (hashed(now.tv_nsec) % lead.chunks);
-    const Span none = {UINT64_MAX, 0};
-    void* arguments[] = {&lead.buffer, &lead.chunks, &hold_ns, &passes, &lead.arrived, &lead.all, &lead.span};
-    return good(driver.to_device(lead.span, &none, sizeof none), "cuMemcpyHtoD") &&
-           good(driver.launch(lead.function, lead.blocks, 1, 1, kThreads, 1, 1, 0, nullptr, arguments, nullptr),
-                "cuLaunchKernel");
+    Pointer span;
+    return good(driver.allocate(&lead.buffer, bytes), "cuMemAlloc") &&
+           good(driver.allocate(&lead.arrived, sizeof none), "cuMemAlloc") &&
+           good(driver.to_device(lead.arrived, &none, sizeof none), "cuMemcpyHtoD") &&
+           // Once each, since the driver loads a kernel when it is launched first.
+           place_span(&span) && run_lead(0, false, span) && stamp(span) && good(driver.synchronize(), "cuCtxSynchronize");
 }
 
 char opened[48];  // the UUID of the device whose context is open
@@ -342,20 +351,22 @@ const char* gpu_place(const void* data, uint64_t bytes, uint64_t* address) {
 const char* gpu_calls(int64_t (*solve)(void*), void* const* contexts, uint32_t count, uint32_t lead_us, uint32_t flush,
                       int64_t* codes, GpuTimes* times) {
     const bool led = lead_us > 0;
+    Pointer span = 0;
     if (led) driver.reset_persisting();  // not every GPU has such lines
+    if (led && !place_span(&span)) return message;
     // Once unmeasured: on a GPU that served another process meanwhile, this brings our context back.
     if (!good(driver.record(begin_event, nullptr), "cuEventRecord") || !good(driver.synchronize(), "before solve") ||
-        !(led ? run_lead(lead_us * count, flush != 0) : good(driver.record(begin_event, nullptr), "cuEventRecord")))
+        !(led ? run_lead(lead_us * count, flush != 0, span) : good(driver.record(begin_event, nullptr), "cuEventRecord")))
         return message;
     for (uint32_t i = 0; i < count; i++) codes[i] = solve(contexts[i]);
     // Where `solve` waited for the GPU itself, an event more would take the idle GPU some microseconds: a needless wait
     // would be billed, and leaving it out would look like a gain.
     const bool waited = driver.query(nullptr) == 0;
     if ((!waited && !good(driver.record(default_stream_end, nullptr), "after solve")) ||
-        !good(driver.synchronize(), "after solve") || (led && !stamp(lead.span + offsetof(Span, end))) ||
+        !good(driver.synchronize(), "after solve") || (led && !stamp(span + offsetof(Span, end))) ||
         !good(driver.record(device_end, nullptr), "after solve") || !good(driver.synchronize(), "after solve"))
         return message;
-    const bool read = led ? since_lead(&times->synced) : nanoseconds(begin_event, device_end, &times->synced);
+    const bool read = led ? since_lead(span, &times->synced) : nanoseconds(begin_event, device_end, &times->synced);
     int64_t after = 0;  // the default stream's end
     if (!read || (!waited && !nanoseconds(default_stream_end, device_end, &after))) return message;
     times->event = times->synced > after ? times->synced - after : 0;

@@ -101,6 +101,21 @@ def test_blocks_disturbed_by_another_process_are_left_out() -> None:
     assert abs(found.delta_ms - 1.0) < 1e-9
 
 
+def test_an_empty_solve_that_something_disturbed_takes_nothing_off() -> None:
+    """A kernel that another candidate left running would make later ones look faster by what it takes of the GPU."""
+
+    def frame(ns: int, *, shared: bool) -> FrameTimes:
+        conditions = Conditions(1980.0, 61, 512.5, held_back=False, shared=shared)
+        return FrameTimes(own_ns=(ns,), outside_ns=ns + 20_000, conditions=conditions)
+
+    times = Times(frames=(frame(1_000_050, shared=False),) * 10, rounds=())
+    some = Times(frames=(frame(50, shared=False),) * 6 + (frame(900_000, shared=True),) * 5, rounds=())
+    assert verdict.doubts(times, some) is None
+    assert verdict.timing_of(times, some, MeasureSettings()).median_ms == 1.0
+    most = Times(frames=(frame(50, shared=False),) * 5 + (frame(900_000, shared=True),) * 6, rounds=())
+    assert "shared" in (verdict.doubts(times, most) or "")
+
+
 def _on_gpu(ns: int, *, held_back: bool) -> tuple[FrameTimes, FrameTimes]:
     conditions = Conditions(1980.0, 61, 512.5, held_back)
     frame = FrameTimes(own_ns=(ns,), outside_ns=ns + 20_000, conditions=conditions)

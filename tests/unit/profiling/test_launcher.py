@@ -17,7 +17,7 @@ from profiling.harness import protocol
 from profiling.harness.arena import Layout
 from profiling.harness.launcher import NativeLauncher
 from profiling.harness.runner_build import build_native
-from profiling.harness.worker import Worker
+from profiling.harness.worker import CandidateFailure, Worker
 from profiling.types import Case, HarnessFault, Limits, Scalar
 from tests.leftovers import _running, still_running
 
@@ -41,6 +41,7 @@ struct Handle { char b[64]; };
 int cuIpcOpenMemHandle_v2(P* p, struct Handle h, unsigned f) { tell("arena"); *p = (P)malloc(1 << 20); return 0; }
 int cuMemAlloc_v2(P* p, size_t n) { *p = (P)malloc(n); return 0; }
 int cuMemcpyHtoD_v2(P p, const void* from, size_t n) { memcpy((void*)p, from, n); return 0; }
+int cuMemcpyDtoH_v2(void* to, P p, size_t n) { memcpy(to, (void*)p, n); return 0; }
 int cuEventCreate(void** e, unsigned f) { *e = malloc(1); return 0; }
 int cuEventRecord(void* e, void* s) { return 0; }
 int cuEventElapsedTime_v2(float* ms, void* a, void* b) { *ms = 2.5f; return 0; }
@@ -52,9 +53,14 @@ int cuProfilerStart(void) { return 0; }
 int cuProfilerStop(void) { return 0; }
 int cuGetErrorString(int r, const char** t) { *t = "made up"; return 0; }
 int cuModuleLoadData(void** m, const void* d) { *m = malloc(1); return 0; }
-int cuModuleGetFunction(void** f, void* m, const char* n) { *f = m; return 0; }
+int cuModuleGetFunction(void** f, void* m, const char* n) { *f = strdup(n); return 0; }
+/* The lead ends at 7000 ns, and 12345 ns later (or, told so, before) all is done. */
 int cuLaunchKernel(void* f, unsigned a, unsigned b, unsigned c, unsigned d, unsigned e, unsigned g, unsigned h, void* s,
-                   void** p, void** x) { return 0; }
+                   void** p, void** x) {
+    P* at = *(P**)p[strcmp(f, "lead") ? 0 : 6];
+    *at = !strcmp(f, "lead") ? 7000 : getenv("DRIVER_LATE") ? 6999 : 19345;
+    return 0;
+}
 """
 KERNEL = 'extern "C" int solve(int n) { return n == 7 ? 0 : n; }\n'
 
@@ -98,13 +104,13 @@ def cores() -> list[int]:
     return sorted(os.sched_getaffinity(0))
 
 
-def serve(started: NativeLauncher, kernel: Path) -> tuple[protocol.Call, list[str]]:
+def serve(started: NativeLauncher, kernel: Path, lead_us: int = 0) -> tuple[protocol.Call, list[str]]:
     """One call, and what the driver was asked for."""
     arena = Arena()
     worker = Worker(started, kernel, arena, cores(), Limits(10.0, None))  # type: ignore[arg-type]
     try:
         worker.ready()
-        (call,) = worker.run(0, 1, "a call").calls
+        (call,) = worker.run(0, 1, "a call", lead_us).calls
         return call, worker.evidence().split()
     finally:
         worker.kill()
@@ -121,6 +127,13 @@ def test_a_worker_that_waited_serves_like_any_other(parts: tuple[Path, Path, Pat
         assert (call.code, call.nanoseconds) == (0, 2_500_000)
         assert asked == ["init", "context", "arena"]
     started.close()
+
+
+def test_a_call_behind_a_lead_takes_from_its_end_to_the_end_of_all_work(parts: tuple[Path, Path, Path]) -> None:
+    """By the device's own timer: an event behind the lead may come late, and be told a shorter time."""
+    assert serve(launcher(parts), parts[1], lead_us=20)[0].nanoseconds == 12345
+    with pytest.raises(CandidateFailure, match="clocks disagree"):
+        serve(launcher(parts, DRIVER_LATE="1"), parts[1], lead_us=20)
 
 
 def test_those_that_were_not_needed_are_ended(parts: tuple[Path, Path, Path]) -> None:

@@ -164,6 +164,14 @@ def test_a_kernel_whose_calls_help_each_other_in_a_batch_gains_nothing_by_it() -
     assert found.low < alone.low < alone.high < found.high  # the noise of batches, which is less, is no measure of it
 
 
+def test_single_calls_that_look_faster_than_batches_bear_out_gain_nothing() -> None:
+    """A clock that is forged for calls that come alone, say."""
+    found = comparison(short(8_000, b=4_000), random.Random(1))
+    assert isinstance(found, Comparison), found
+    assert found.low < 1.01
+    assert found.high > 2
+
+
 @pytest.mark.parametrize("batch_b", [7_400, 7_600, 7_750, 7_800])
 def test_a_little_help_between_calls_that_single_calls_cannot_rule_out_is_no_gain_either(batch_b: int) -> None:
     """One call in sixteen beside the next, say: batches are some percent shorter, and single calls as long as ever."""
