@@ -75,10 +75,10 @@ class Layout:
         arguments = []
         for argument in self.case.arguments:
             if isinstance(argument, Scalar):
-                arguments.append((0, scalar_word(argument), 0, 0))
+                arguments.append((protocol.SCALAR, scalar_word(argument), 0, 0, 0))
             else:
-                place = next(placed)
-                arguments.append((1, place.offset, place.begin, place.end))
+                p = next(placed)
+                arguments.append((_kept(p.tensor), p.offset, p.begin, p.end, p.size))
         return protocol.setup_frame(token, slots, self.slot_bytes, arguments, cores, self._names(named))
 
     def setup_apart(self, cores: Sequence[int], *, named: bool = False) -> bytes:
@@ -87,12 +87,10 @@ class Layout:
         arguments = []
         for argument in self.case.arguments:
             if isinstance(argument, Scalar):
-                arguments.append((protocol.SCALAR, scalar_word(argument), 0, 0))
+                arguments.append((protocol.SCALAR, scalar_word(argument), 0, 0, 0))
             else:
                 p = next(placed)
-                unwritten = p.tensor.role == "out" and not p.tensor.zeroed
-                kept = protocol.UNWRITTEN if unwritten else protocol.TENSOR
-                arguments.append((kept, p.offset, p.offset, p.offset + p.size))
+                arguments.append((_kept(p.tensor), p.offset, p.offset, p.offset + p.size, p.size))
         return protocol.setup_frame(0, 1, self.slot_bytes, arguments, cores, self._names(named), apart=True)
 
     def _names(self, named: bool) -> bytes:
@@ -109,6 +107,11 @@ class Layout:
                 elif end > begin:
                     ranges.append((begin, end))
         return ranges
+
+
+def _kept(tensor: Tensor) -> int:
+    """What a worker is told a tensor is."""
+    return protocol.UNWRITTEN if tensor.role == "out" and not tensor.zeroed else protocol.TENSOR
 
 
 def _named(argument: Tensor | Scalar) -> dict[str, object]:

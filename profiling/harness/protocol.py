@@ -36,19 +36,19 @@ def setup_frame(
     token: int,
     slots: int,
     slot_bytes: int,
-    arguments: Sequence[tuple[int, int, int, int]],
+    arguments: Sequence[tuple[int, int, int, int, int]],
     cores: Sequence[int],
     names: bytes = b"",
     *,
     apart: bool = False,
 ) -> bytes:
-    """Shape of the arena, kernel arguments (tensor?, word, begin, end), cores to run on, and what arguments are called.
+    """Shape of the arena, arguments (kept, word, begin, end, size), cores to run on, and what arguments are called.
 
     Sent again to a worker on a GPU, it rebinds the arguments; there is no answer. `apart` is for a sanitizer's staged
     call, in which each tensor has memory of its own.
     """
     head = HEAD.pack(MAGIC, SETUP, token) + struct.pack("=IIIIQ", slots, len(arguments), len(cores), apart, slot_bytes)
-    return head + b"".join(struct.pack("=4Q", *a) for a in arguments) + struct.pack(f"={len(cores)}i", *cores) + names
+    return head + b"".join(struct.pack("=5Q", *a) for a in arguments) + struct.pack(f"={len(cores)}i", *cores) + names
 
 
 def load_frame(token: int) -> bytes:

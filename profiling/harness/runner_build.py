@@ -59,7 +59,8 @@ def build_sanitized_runner(signature: Signature, cache: Path, sanitizer: str) ->
 def _build_runner(signature: Signature, build: Builder, more: tuple[str, ...], options: tuple[str, ...]) -> Path:
     units = ("runner.cpp", "walls.cpp", *more)
     sources = {
-        name: (_NATIVE / name).read_text(encoding="utf-8") for name in (*units, "walls.h", "protocol.h", "gpu.h")
+        name: (_NATIVE / name).read_text(encoding="utf-8")
+        for name in (*units, "walls.h", "protocol.h", "gpu.h", "gpu_kernels.h")
     }
     flags = ("-Wl,-z,relro,-z,now", "-ldl", *options)
     return build("runner", {**sources, "stub.h": stub_source(signature)}, units, flags)

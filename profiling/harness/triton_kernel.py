@@ -24,7 +24,7 @@ from profiling.harness.protocol import MAGIC, SETUP, UNWRITTEN
 _NEEDED = (".json", ".cubin", ".so")  # of Triton's cache; the rest is for people
 _GROUP = "__grp__"
 _SETUP = struct.Struct("=IIQIIIIQ")
-_ARGUMENT = struct.Struct("=4Q")
+_ARGUMENT = struct.Struct("=5Q")
 
 
 class Image:
@@ -71,7 +71,7 @@ def _moved(group: bytes, folder: Path) -> bytes:
 class Bound:
     """One argument: a tensor at `offset` bytes from the start of its slot, or, without a shape, a value.
 
-    Of a call with tensors apart, `size` is a tensor's bytes, and `written` whether they are for the kernel to read.
+    `size` is a tensor's bytes, and `written` whether they are for the kernel to read.
     """
 
     name: str
@@ -112,12 +112,22 @@ class Setup:
                 shape=None if a["shape"] is None else tuple(a["shape"]),
                 value=a["value"],
                 offset=word,
-                size=end - begin,
+                size=size,
                 written=kept != UNWRITTEN,
             )
-            for a, (kept, word, begin, end) in zip(named, words, strict=True)
+            for a, (kept, word, _, _, size) in zip(named, words, strict=True)
         ]
         return cls(token, slots, slot_bytes, tuple(bound), allowed, bool(apart))
+
+
+Outputs = Sequence[tuple[int, int]]
+"""Address and size in bytes of each tensor that a call is to write."""
+
+
+def outputs(setup: Setup, base: int) -> list[Outputs]:
+    """Those of each slot."""
+    tensors = [a for a in setup.arguments if a.shape is not None and not a.written and a.size > 0]
+    return [[(base + slot * setup.slot_bytes + a.offset, a.size) for a in tensors] for slot in range(setup.slots)]
 
 
 def bind(setup: Setup, base: int) -> list[dict[str, object]]:

@@ -49,7 +49,9 @@ def build_library(cache: Path) -> Path:
         ToolchainError: no C++ compiler.
         HarnessFault: the compiler rejects our own sources.
     """
-    files = {name: (_NATIVE / name).read_text(encoding="utf-8") for name in (*_UNITS, "gpu.h", "walls.h")}
+    files = {
+        name: (_NATIVE / name).read_text(encoding="utf-8") for name in (*_UNITS, "gpu.h", "gpu_kernels.h", "walls.h")
+    }
     return Builder(find_compiler(), cache)("worker.so", files, _UNITS, ("-shared", "-fPIC", "-ldl"))
 
 

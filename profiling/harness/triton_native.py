@@ -17,11 +17,16 @@ _OWN_UIDS = 200000
 _PR_SET_PDEATHSIG = 1
 BROKEN, FAULTED = 70, 71  # kBroken and kFaulted of profiling/native/runner.cpp
 
+_MOST_OUTPUTS = 1024  # of one call of gpu_calls
 _Solve = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
 
 
 class _Arena(ctypes.Structure):
     _fields_ = (("uuid", ctypes.c_char * 48), ("handle", ctypes.c_uint8 * 64), ("bytes", ctypes.c_uint64))
+
+
+class _Range(ctypes.Structure):
+    _fields_ = (("address", ctypes.c_uint64), ("bytes", ctypes.c_uint64))
 
 
 class _Times(ctypes.Structure):
@@ -94,10 +99,13 @@ class Native:
             addresses.append(address.value)
         return addresses
 
-    def timed(self, solves: Sequence[Callable[[], None]], lead_us: int, flush: bool) -> Timed:
+    def timed(
+        self, solves: Sequence[Callable[[], None]], lead_us: int, flush: bool, outputs: Sequence[tuple[int, int]]
+    ) -> Timed:
         """Call each of `solves`, which must not raise, one behind the other, by the native clock. Raises GpuError.
 
         `lead_us` and `flush` are those of a run frame: how long the GPU is held before, and whether L2 is flushed.
+        `outputs` are addresses and sizes of what the calls write.
         """
 
         def solve(place: int | None) -> int:
@@ -106,8 +114,11 @@ class Native:
 
         count = len(solves)
         places, codes = (ctypes.c_void_p * count)(*range(count)), (ctypes.c_int64 * count)()
+        kept = outputs[:_MOST_OUTPUTS] if lead_us else ()
+        ranges = (_Range * max(1, len(kept)))(*(_Range(address, size) for address, size in kept))
         how, times = (ctypes.c_uint32(count), ctypes.c_uint32(lead_us), ctypes.c_uint32(flush)), _Times()
-        _check(self._library.gpu_calls(_Solve(solve), places, *how, codes, ctypes.byref(times)))
+        of_outputs = (ranges, ctypes.c_uint32(len(kept)))
+        _check(self._library.gpu_calls(_Solve(solve), places, *how, *of_outputs, codes, ctypes.byref(times)))
         return Timed(times.synced, times.event)
 
     def profiled(self, solve: Callable[[], None]) -> None:

@@ -13,6 +13,7 @@ import struct
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import NoReturn
 
@@ -20,7 +21,7 @@ import torch
 
 from profiling.harness import protocol
 from profiling.harness import triton_native as native
-from profiling.harness.triton_kernel import Image, Kernel, Setup, bind, fail
+from profiling.harness.triton_kernel import Image, Kernel, Outputs, Setup, bind, fail, outputs
 from profiling.harness.triton_native import GpuError, Native
 
 _RUN = struct.Struct("=IIQ4I")
@@ -119,19 +120,20 @@ class _Worker:
         except BaseException as error:
             fail(error, self._folder / "kernel.py")
         self._channel.send(_LOADED.pack(protocol.MAGIC, protocol.LOADED, token, 0, 0, b""))
-        self._serve(kernel, base, bound)
+        self._serve(kernel, setup, base, bound)
 
-    def _serve(self, kernel: Kernel, base: int, bound: Sequence[Mapping[str, object]]) -> None:
-        solves = [kernel.calls(keywords) for keywords in bound]
+    def _serve(self, kernel: Kernel, setup: Setup, base: int, bound: Sequence[Mapping[str, object]]) -> None:
+        solves, written = [kernel.calls(keywords) for keywords in bound], outputs(setup, base)
         while frame := self._channel.recv(protocol.MAX_FRAME):
             if protocol.HEAD.unpack_from(frame)[:2] == (protocol.MAGIC, protocol.SETUP):
-                solves = [kernel.calls(keywords) for keywords in bind(Setup.parse(frame), base)]
+                setup = Setup.parse(frame)
+                solves, written = [kernel.calls(keywords) for keywords in bind(setup, base)], outputs(setup, base)
                 continue
             magic, kind, token, first, count, lead_us, flush = _RUN.unpack(frame)
             if (magic, kind) != (protocol.MAGIC, protocol.RUN) or first + count > len(solves):
                 raise ValueError("not a run frame")
             try:
-                calls = self._run(solves[first : first + count], lead_us, flush)
+                calls = self._run(solves[first : first + count], written[first : first + count], lead_us, flush)
             except GpuError as error:
                 print(error, file=sys.stderr, flush=True)
                 native.exit_now(native.FAULTED)
@@ -140,11 +142,13 @@ class _Worker:
             head = protocol.HEAD.pack(protocol.MAGIC, protocol.DONE, token) + struct.pack("=Q", count)
             self._channel.send(head + calls)
 
-    def _run(self, solves: Sequence[Callable[[], None]], lead_us: int, flush: int) -> bytes:
+    def _run(self, solves: Sequence[Callable[[], None]], written: Sequence[Outputs], lead_us: int, flush: int) -> bytes:
         """Times of calls. Those behind one lead are one batch, of which each has an equal share."""
         together = len(solves) if lead_us else 1
         times = [
-            self._parts.timed(solves[at : at + together], lead_us, bool(flush))
+            self._parts.timed(
+                solves[at : at + together], lead_us, bool(flush), list(chain(*written[at : at + together]))
+            )
             for at in range(0, len(solves), together)
         ]
         return b"".join(protocol.CALL.pack(t.synced // together, 0, t.event // together) * together for t in times)

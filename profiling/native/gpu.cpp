@@ -1,4 +1,5 @@
 #include "gpu.h"
+#include "gpu_kernels.h"
 
 #include <dlfcn.h>
 #include <stddef.h>
@@ -51,96 +52,6 @@ Driver driver;
 Event begin_event, default_stream_end, device_end;
 char message[512];
 
-// `lead` holds every thread of the device for `hold_ns`, then reads `chunks` of 16 bytes `passes` times. Its blocks end
-// together: each counts itself at `arrived` and waits, for 50 us at most, until there are `all`. The last to come leaves at
-// `left` when it came, before any of them ends; so does one that waits no longer, and the earliest stays. `stamp` leaves
-// the time. The driver compiles both.
-const char own_kernels[] = R"(
-.version 6.0
-.target sm_50
-.address_size 64
-.visible .entry stamp(.param .u64 at)
-{
-    .reg .b64 %d<3>;
-    ld.param.u64 %d1, [at];
-    mov.u64 %d2, %globaltimer;
-    st.global.u64 [%d1], %d2;
-    ret;
-}
-.visible .entry lead(.param .u64 buffer, .param .u64 chunks, .param .u64 hold_ns, .param .u32 passes,
-                     .param .u64 arrived, .param .u32 all, .param .u64 left)
-{
-    .reg .pred %p<4>;
-    .reg .b32 %r<16>;
-    .reg .b64 %d<14>;
-    ld.param.u64 %d1, [buffer];
-    ld.param.u64 %d2, [chunks];
-    ld.param.u64 %d3, [hold_ns];
-    ld.param.u32 %r1, [passes];
-    mov.u64 %d4, %globaltimer;
-    add.u64 %d4, %d4, %d3;
-HOLD:
-    mov.u64 %d5, %globaltimer;
-    setp.lt.u64 %p1, %d5, %d4;
-    @%p1 bra HOLD;
-    mov.u32 %r2, %ctaid.x;
-    mov.u32 %r3, %ntid.x;
-    mov.u32 %r4, %tid.x;
-    mad.lo.u32 %r5, %r2, %r3, %r4;
-    mov.u32 %r6, %nctaid.x;
-    mul.lo.u32 %r7, %r6, %r3;
-    cvt.u64.u32 %d6, %r5;
-    cvt.u64.u32 %d7, %r7;
-    mov.u32 %r8, 0;
-PASS:
-    setp.eq.u32 %p1, %r1, 0;
-    @%p1 bra READY;
-    sub.u32 %r1, %r1, 1;
-    mov.u64 %d8, %d6;
-READ:
-    setp.ge.u64 %p2, %d8, %d2;
-    @%p2 bra PASS;
-    shl.b64 %d9, %d8, 4;
-    add.u64 %d9, %d9, %d1;
-    ld.volatile.global.v4.u32 {%r9, %r10, %r11, %r12}, [%d9];
-    xor.b32 %r9, %r9, %r10;
-    xor.b32 %r11, %r11, %r12;
-    xor.b32 %r8, %r8, %r9;
-    xor.b32 %r8, %r8, %r11;
-    add.u64 %d8, %d8, %d7;
-    bra READ;
-READY:
-    setp.ne.u32 %p3, %r8, 1592594132;
-    @%p3 bra MEET;
-    st.global.u32 [%d1], %r8;
-MEET:
-    bar.sync 0;
-    setp.ne.u32 %p1, %r4, 0;
-    @%p1 bra LEAVE;
-    ld.param.u64 %d10, [arrived];
-    ld.param.u32 %r13, [all];
-    ld.param.u64 %d11, [left];
-    mov.u64 %d5, %globaltimer;
-    add.u64 %d4, %d5, 50000;
-    atom.global.add.u32 %r14, [%d10], 1;
-    add.u32 %r14, %r14, 1;
-    setp.eq.u32 %p1, %r14, %r13;
-    @%p1 bra LAST;
-WAIT:
-    ld.volatile.global.u32 %r14, [%d10];
-    sub.u32 %r15, %r14, %r13;
-    setp.ge.s32 %p1, %r15, 0;
-    @%p1 bra LEAVE;
-    mov.u64 %d5, %globaltimer;
-    setp.lt.u64 %p2, %d5, %d4;
-    @%p2 bra WAIT;
-LAST:
-    atom.global.min.u64 %d12, [%d11], %d5;
-LEAVE:
-    bar.sync 0;
-    ret;
-}
-)";
 constexpr int kThreads = 512, kFlushL2s = 2, kPasses = 2;
 constexpr int kSmCount = 16, kL2Bytes = 38, kThreadsPerSm = 39;  // CUdevice_attribute
 // By the device's timer, nanoseconds: the lead's end, and after all that `solve` did.
@@ -150,7 +61,7 @@ struct Span {
 struct {
     void *function, *stamp;
     unsigned blocks;
-    Pointer buffer, arrived;
+    Pointer buffer, arrived, table;
     uint64_t chunks, secret;
     uint32_t all;
 } lead;
@@ -251,11 +162,13 @@ bool place_span(Pointer* span) {
     return good(driver.to_device(*span, &none, sizeof none), "cuMemcpyHtoD");
 }
 
-bool run_lead(uint32_t hold_us, bool flush, Pointer span) {
+bool run_lead(uint32_t hold_us, bool flush, Pointer span, uint32_t outputs) {
     uint64_t hold_ns = UINT64_C(1000) * hold_us;
     uint32_t passes = flush ? kPasses : 0;
     lead.all += lead.blocks;  // counted on and on, so that nothing has to be cleared
-    void* arguments[] = {&lead.buffer, &lead.chunks, &hold_ns, &passes, &lead.arrived, &lead.all, &span};
+    uint64_t seed = lead.secret = hashed(lead.secret);
+    void* arguments[] = {&lead.buffer, &lead.chunks, &hold_ns,    &passes,  &lead.arrived,
+                         &lead.all,    &span,        &lead.table, &outputs, &seed};
     return good(driver.launch(lead.function, lead.blocks, 1, 1, kThreads, 1, 1, 0, nullptr, arguments, nullptr),
                 "cuLaunchKernel");
 }
@@ -281,9 +194,10 @@ bool prepare_lead(Device device) {
     Pointer span;
     return good(driver.allocate(&lead.buffer, bytes), "cuMemAlloc") &&
            good(driver.allocate(&lead.arrived, sizeof none), "cuMemAlloc") &&
+           good(driver.allocate(&lead.table, kMostOutputs * sizeof(GpuRange)), "cuMemAlloc") &&
            good(driver.to_device(lead.arrived, &none, sizeof none), "cuMemcpyHtoD") &&
            // Once each, since the driver loads a kernel when it is launched first.
-           place_span(&span) && run_lead(0, false, span) && stamp(span) && good(driver.synchronize(), "cuCtxSynchronize");
+           place_span(&span) && run_lead(0, false, span, 0) && stamp(span) && good(driver.synchronize(), "cuCtxSynchronize");
 }
 
 char opened[48];  // the UUID of the device whose context is open
@@ -349,14 +263,17 @@ const char* gpu_place(const void* data, uint64_t bytes, uint64_t* address) {
 }
 
 const char* gpu_calls(int64_t (*solve)(void*), void* const* contexts, uint32_t count, uint32_t lead_us, uint32_t flush,
-                      int64_t* codes, GpuTimes* times) {
+                      const GpuRange* outputs, uint32_t output_count, int64_t* codes, GpuTimes* times) {
     const bool led = lead_us > 0;
     Pointer span = 0;
     if (led) driver.reset_persisting();  // not every GPU has such lines
     if (led && !place_span(&span)) return message;
+    if (led && output_count > 0 &&
+        !good(driver.to_device(lead.table, outputs, output_count * sizeof *outputs), "cuMemcpyHtoD"))
+        return message;
     // Once unmeasured: on a GPU that served another process meanwhile, this brings our context back.
     if (!good(driver.record(begin_event, nullptr), "cuEventRecord") || !good(driver.synchronize(), "before solve") ||
-        !(led ? run_lead(lead_us * count, flush != 0, span) : good(driver.record(begin_event, nullptr), "cuEventRecord")))
+        !(led ? run_lead(lead_us * count, flush != 0, span, output_count) : good(driver.record(begin_event, nullptr), "cuEventRecord")))
         return message;
     for (uint32_t i = 0; i < count; i++) codes[i] = solve(contexts[i]);
     // Where `solve` waited for the GPU itself, an event more would take the idle GPU some microseconds: a needless wait

@@ -11,6 +11,12 @@ struct GpuArena {
     uint64_t bytes;     // its size
 };
 
+// Memory on the device; `bytes` is at least 1.
+struct GpuRange {
+    uint64_t address, bytes;
+};
+#define kMostOutputs 1024  // of one `gpu_calls`
+
 // Calls by the device's clock, nanoseconds. `synced` runs from before the first to after a device-wide synchronisation, so
 // work on other streams counts; `event` ends where the default stream ended, or as `synced` does where that was no later
 // than `solve`.
@@ -34,8 +40,11 @@ const char* gpu_place(const void* data, uint64_t bytes, uint64_t* address);
 // times `count`, so that what launching costs the host is not billed. That kernel leaves the time itself, so nothing that
 // `solve` starts, on whatever stream, can run before the clock does. With `flush` that kernel ends by reading several times the L2: what a copy engine may have fetched meanwhile
 // is gone.
+//
+// Before the lead ends it spoils some bytes of each of `outputs`, which the calls are to write: what was written to them
+// before the clock started, by a copy engine or a thread that ran ahead, is wrong then.
 const char* gpu_calls(int64_t (*solve)(void*), void* const* contexts, uint32_t count, uint32_t lead_us, uint32_t flush,
-                      int64_t* codes, struct GpuTimes* times);
+                      const struct GpuRange* outputs, uint32_t output_count, int64_t* codes, struct GpuTimes* times);
 // One call between cuProfilerStart and cuProfilerStop, untimed, the device idle before and after it.
 const char* gpu_profiled_call(int64_t (*solve)(void*), void* context, int64_t* code);
 // Launches a kernel of our own between cuProfilerStart and cuProfilerStop: can its counters be read?

@@ -32,16 +32,17 @@ struct Setup {
     uint64_t slot_bytes;
 };
 
-// What an argument's `tensor` says: a scalar, a tensor, or one whose contents are the kernel's to write (told of `apart`
-// tensors only).
+// What an argument's `tensor` says: a scalar, a tensor, or one whose contents are the kernel's to write.
 enum Kept : uint64_t { kScalar = 0, kTensor = 1, kUnwritten = 2 };
 
-// A tensor lies at `word` bytes from the start of its slot, in writable pages [begin, end); a scalar is its bits.
+// A tensor of `size` bytes lies at `word` bytes from the start of its slot, in writable pages [begin, end); a scalar is its
+// bits.
 struct Argument {
     uint64_t tensor;
     uint64_t word;
     uint64_t begin;
     uint64_t end;
+    uint64_t size;
 };
 
 struct Hello {

@@ -121,11 +121,23 @@ void open_memory(int fd) {
     }
 }
 
+// What calls on these slots are to write, as far as there is room.
+uint32_t list_outputs(uint32_t first, uint32_t count, GpuRange* ranges) {
+    uint32_t n = 0;
+    for (uint32_t slot = first; slot < first + count; slot++)
+        for (uint32_t i = 0; i < task.setup.arguments && n < kMostOutputs; i++) {
+            const wire::Argument& a = task.arguments[i];
+            if (a.tensor == wire::kUnwritten && a.size > 0) ranges[n++] = {slot_address(slot) + a.word, a.size};
+        }
+    return n;
+}
+
 // Calls behind one lead are one batch, of which each has an equal share.
 void call_slots(const wire::Run& how, wire::Call* calls) {
     static Bound bounds[wire::kMaxSlots];
     static void* contexts[wire::kMaxSlots];
     static int64_t codes[wire::kMaxSlots];
+    static GpuRange ranges[kMostOutputs];
     for (uint32_t i = 0; i < how.count; i++) {
         bounds[i] = bind_slot(slot_address(how.first + i));
         contexts[i] = &bounds[i];
@@ -133,7 +145,9 @@ void call_slots(const wire::Run& how, wire::Call* calls) {
     const uint32_t together = how.lead_us > 0 ? how.count : 1;
     for (uint32_t at = 0; at < how.count; at += together) {
         GpuTimes times = {};
-        const char* why = gpu_calls(solve_bound, contexts + at, together, how.lead_us, how.flush, codes + at, &times);
+        const uint32_t outputs = how.lead_us > 0 ? list_outputs(how.first + at, together, ranges) : 0;
+        const char* why = gpu_calls(solve_bound, contexts + at, together, how.lead_us, how.flush, ranges, outputs, codes + at,
+                                    &times);
         if (why) faulted(why);
         for (uint32_t i = at; i < at + together; i++)
             calls[i] = {times.synced / together, codes[i], times.event / together};

@@ -18,7 +18,7 @@ from profiling.harness.arena import Layout
 from profiling.harness.launcher import NativeLauncher
 from profiling.harness.runner_build import build_native
 from profiling.harness.worker import CandidateFailure, Worker
-from profiling.types import Case, HarnessFault, Limits, Scalar
+from profiling.types import Case, HarnessFault, Limits, Scalar, Tensor
 from tests.leftovers import _running, still_running
 
 GPU = "GPU-01020304-0506-0708-090a-0b0c0d0e0f10"
@@ -54,15 +54,27 @@ int cuProfilerStop(void) { return 0; }
 int cuGetErrorString(int r, const char** t) { *t = "made up"; return 0; }
 int cuModuleLoadData(void** m, const void* d) { *m = malloc(1); return 0; }
 int cuModuleGetFunction(void** f, void* m, const char* n) { *f = strdup(n); return 0; }
-/* The lead ends at 7000 ns, and 12345 ns later (or, told so, before) all is done. */
+/* The lead spoils the last byte of each output and ends at 7000 ns; all is done 12345 ns later (told so: before). */
 int cuLaunchKernel(void* f, unsigned a, unsigned b, unsigned c, unsigned d, unsigned e, unsigned g, unsigned h, void* s,
                    void** p, void** x) {
     P* at = *(P**)p[strcmp(f, "lead") ? 0 : 6];
+    if (!strcmp(f, "lead"))
+        for (unsigned i = 0; i < *(unsigned*)p[8]; i++) {
+            P* output = *(P**)p[7] + 2 * i;
+            ((char*)output[0])[output[1] - 1] = 85;
+        }
     *at = !strcmp(f, "lead") ? 7000 : getenv("DRIVER_LATE") ? 6999 : 19345;
     return 0;
 }
 """
-KERNEL = 'extern "C" int solve(int n) { return n == 7 ? 0 : n; }\n'
+# It writes nothing, and says if something else did.
+KERNEL = r"""
+#include <stdio.h>
+extern "C" int solve(int n, unsigned char* y) {
+    if (y[99]) fprintf(stderr, "found %d\n", y[99]);
+    return n == 7 ? 0 : n;
+}
+"""
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ here")
 
@@ -83,7 +95,8 @@ def build_parts(folder: Path) -> tuple[Path, Path, Path]:
         ("g++", "-shared", "-fPIC", "kernel.cpp", "-o", "kernel.so"),
     ):
         subprocess.run(line, cwd=folder, check=True)
-    signature = Signature((Parameter("n", "int", "int32", pointer=False, const=False),), "int")
+    n = Parameter("n", "int", "int32", pointer=False, const=False)
+    signature = Signature((n, Parameter("y", "unsigned char", "uint8", pointer=True, const=False)), "int")
     return build_native(signature, folder, gpu=True).runner, folder / "kernel.so", folder
 
 
@@ -91,7 +104,8 @@ class Arena:
     """What a worker needs of one on a GPU."""
 
     def __init__(self) -> None:
-        self.layout, self.slots = Layout.of(Case({}, (Scalar("n", "int32", 7),)), gap=0), 1
+        arguments = (Scalar("n", "int32", 7), Tensor("y", (100,), "uint8", "out"))
+        self.layout, self.slots = Layout.of(Case({}, arguments), gap=0), 1
         self.fd = os.memfd_create("arena")
         os.write(self.fd, struct.pack("=48s64sQ", GPU.encode(), b"", 1 << 20))
 
@@ -129,9 +143,13 @@ def test_a_worker_that_waited_serves_like_any_other(parts: tuple[Path, Path, Pat
     started.close()
 
 
-def test_a_call_behind_a_lead_takes_from_its_end_to_the_end_of_all_work(parts: tuple[Path, Path, Path]) -> None:
+def test_a_call_behind_a_lead_counts_from_its_end_and_nothing_was_there_before(
+    parts: tuple[Path, Path, Path],
+) -> None:
     """By the device's own timer: an event behind the lead may come late, and be told a shorter time."""
-    assert serve(launcher(parts), parts[1], lead_us=20)[0].nanoseconds == 12345
+    call, asked = serve(launcher(parts), parts[1], lead_us=20)
+    assert call.nanoseconds == 12345
+    assert asked[-2:] == ["found", "85"]  # what might have been written before is spoiled
     with pytest.raises(CandidateFailure, match="clocks disagree"):
         serve(launcher(parts, DRIVER_LATE="1"), parts[1], lead_us=20)
 

@@ -15,7 +15,7 @@ from backends.triton import TritonBackend
 from backends.types import Argument, BuildSpec, Built
 from profiling.harness.arena import Layout
 from profiling.harness.launcher import Inherited
-from profiling.harness.triton_kernel import Bound, Setup, bind
+from profiling.harness.triton_kernel import Bound, Setup, bind, outputs
 from profiling.harness.triton_launcher import TritonLauncher, Tuning, build_library
 from profiling.triton_binding import bind_arguments
 from profiling.types import HarnessFault
@@ -36,11 +36,12 @@ def test_a_worker_reads_the_setup_frame_that_the_oracle_writes() -> None:
     assert (setup.token, setup.slots, setup.slot_bytes, setup.cores) == (7, 3, LAYOUT.slot_bytes, (2, 5))
     x, y = LAYOUT.places
     assert setup.arguments == (
-        Bound("x", "float32", (64, 40), None, x.offset, x.end - x.begin, True),
-        Bound("y", "float32", (64, 40), None, y.offset, y.end - y.begin, True),
+        Bound("x", "float32", (64, 40), None, x.offset, 64 * 40 * 4, True),
+        Bound("y", "float32", (64, 40), None, y.offset, 64 * 40 * 4, False),
         Bound("rows", "int64", None, 64, 64, 0, True),
         Bound("cols", "int64", None, 40, 40, 0, True),
     )
+    assert outputs(setup, 1 << 20) == [[((1 << 20) + i * LAYOUT.slot_bytes + y.offset, 64 * 40 * 4)] for i in range(3)]
     values = (Bound("eps", "float64", None, 1, 0, 0, True), Bound("causal", "bool", None, 1, 0, 0, True))
     scalars = Setup(0, 1, 0, values, (), apart=False)
     assert repr(bind(scalars, base=0)) == "[{'eps': 1.0, 'causal': True}]"
