@@ -15,11 +15,10 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from false_accept import prepare, write_task
+from false_accept import write_task
 
 from agent.config import load_config
 from agent.lab import open_lab
-from backends.types import Rejected
 
 WAITING = 20
 OF_ONE = 2  # one is checked, one is timed
@@ -27,13 +26,9 @@ OF_ONE = 2  # one is checked, one is timed
 
 def medians(backend: str, rounds: int, folder: Path) -> dict[int, list[float]]:
     """Milliseconds, by how many workers waited beside the one that was timed."""
-    config = load_config(write_task(folder, backend))
-    source = prepare(folder, backend, "itself")
     found: dict[int, list[float]] = {}
-    with open_lab(config) as lab:
-        (built,) = lab.build([(source, lab.task.spec)])
-        if isinstance(built, Rejected):
-            raise SystemExit(f"the kernel does not build: {built.reason}")
+    with open_lab(load_config(write_task(folder, backend))) as lab:
+        built = lab.build_baseline()
         lab.check_task(built)
         for _ in range(rounds):
             lab.harness.prepare(WAITING)

@@ -17,7 +17,7 @@ _OWN_UIDS = 200000
 _PR_SET_PDEATHSIG = 1
 BROKEN, FAULTED = 70, 71  # kBroken and kFaulted of profiling/native/runner.cpp
 
-_MOST_OUTPUTS = 1024  # of one call of gpu_calls
+_MOST_OUTPUTS = 1024  # kMostOutputs of profiling/native/gpu.h
 _Solve = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
 
 

@@ -239,12 +239,13 @@ def _batched(found: Compared) -> Sequence[Sequence[float]] | None:
     """
     if found.batched_empty is None or not found.batched:
         return None
-    if any(_frame_doubt(frames, found.batched_empty) for frames in _sides(found.batched)):
+    empty = found.batched_empty
+    if _mostly_disturbed(empty.frames) or any(_frame_doubt(frames, empty) for frames in _sides(found.batched)):
         return None
     cool = _cool(found.batched)
     if min(map(len, cool)) < _LEAST_BATCHES:
         return None
-    overhead = _overhead_ns(found.batched_empty)
+    overhead = _overhead_ns(empty)
     return _Gains.of([_calm_blocks(pair) for pair in cool], lambda frames: _call_ns(frames, overhead)).ratios
 
 

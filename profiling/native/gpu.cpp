@@ -141,8 +141,8 @@ bool stamp(Pointer at) {
     return good(driver.launch(lead.stamp, 1, 1, 1, 1, 1, 1, 0, nullptr, arguments, nullptr), "cuLaunchKernel");
 }
 
-// From the lead's end on, and not from an event behind it: what `solve` puts on another stream may run before such an event
-// is reached, but not before the lead ends.
+// From the lead's end on, and not from an event behind it: what `solve` puts on another stream may run before such an
+// event is reached, but not before the lead ends.
 bool since_lead(Pointer place, int64_t* result) {
     Span span;
     if (!good(driver.to_host(&span, place, sizeof span), "cuMemcpyDtoH")) return false;
@@ -197,7 +197,22 @@ bool prepare_lead(Device device) {
            good(driver.allocate(&lead.table, kMostOutputs * sizeof(GpuRange)), "cuMemAlloc") &&
            good(driver.to_device(lead.arrived, &none, sizeof none), "cuMemcpyHtoD") &&
            // Once each, since the driver loads a kernel when it is launched first.
-           place_span(&span) && run_lead(0, false, span, 0) && stamp(span) && good(driver.synchronize(), "cuCtxSynchronize");
+           place_span(&span) && run_lead(0, false, span, 0) && stamp(span) &&
+           good(driver.synchronize(), "cuCtxSynchronize");
+}
+
+// Waiting once, unmeasured, brings our context back on a GPU that served another process meanwhile.
+bool settle() {
+    return good(driver.record(begin_event, nullptr), "cuEventRecord") && good(driver.synchronize(), "before solve");
+}
+
+// Settles and runs the lead; `span` is where the clock's times will lie.
+bool begin_led(uint32_t hold_us, bool flush, const GpuRange* outputs, uint32_t output_count, Pointer* span) {
+    driver.reset_persisting();  // not every GPU has such lines
+    return place_span(span) &&
+           (output_count == 0 ||
+            good(driver.to_device(lead.table, outputs, output_count * sizeof *outputs), "cuMemcpyHtoD")) &&
+           settle() && run_lead(hold_us, flush, *span, output_count);
 }
 
 char opened[48];  // the UUID of the device whose context is open
@@ -266,15 +281,9 @@ const char* gpu_calls(int64_t (*solve)(void*), void* const* contexts, uint32_t c
                       const GpuRange* outputs, uint32_t output_count, int64_t* codes, GpuTimes* times) {
     const bool led = lead_us > 0;
     Pointer span = 0;
-    if (led) driver.reset_persisting();  // not every GPU has such lines
-    if (led && !place_span(&span)) return message;
-    if (led && output_count > 0 &&
-        !good(driver.to_device(lead.table, outputs, output_count * sizeof *outputs), "cuMemcpyHtoD"))
-        return message;
-    // Once unmeasured: on a GPU that served another process meanwhile, this brings our context back.
-    if (!good(driver.record(begin_event, nullptr), "cuEventRecord") || !good(driver.synchronize(), "before solve") ||
-        !(led ? run_lead(lead_us * count, flush != 0, span, output_count) : good(driver.record(begin_event, nullptr), "cuEventRecord")))
-        return message;
+    const bool begun = led ? begin_led(lead_us * count, flush != 0, outputs, output_count, &span)
+                           : settle() && good(driver.record(begin_event, nullptr), "cuEventRecord");
+    if (!begun) return message;
     for (uint32_t i = 0; i < count; i++) codes[i] = solve(contexts[i]);
     // Where `solve` waited for the GPU itself, an event more would take the idle GPU some microseconds: a needless wait
     // would be billed, and leaving it out would look like a gain.

@@ -15,7 +15,7 @@ struct GpuArena {
 struct GpuRange {
     uint64_t address, bytes;
 };
-#define kMostOutputs 1024  // of one `gpu_calls`
+enum { kMostOutputs = 1024 };  // of one `gpu_calls`
 
 // Calls by the device's clock, nanoseconds. `synced` runs from before the first to after a device-wide synchronisation, so
 // work on other streams counts; `event` ends where the default stream ended, or as `synced` does where that was no later
@@ -34,15 +34,15 @@ const char* gpu_open_alone(const char* uuid);
 // Allocates `bytes`, filled from `data` unless that is null.
 const char* gpu_place(const void* data, uint64_t bytes, uint64_t* address);
 // Calls `solve(contexts[i])` for each i below `count`, one behind the other, the device idle before the first and after the
-// last, persisting L2 lines reset.
+// last.
 //
 // With `lead_us` the clock starts as a kernel of our own ends that holds every thread of every SM for at least as long,
-// times `count`, so that what launching costs the host is not billed. That kernel leaves the time itself, so nothing that
-// `solve` starts, on whatever stream, can run before the clock does. With `flush` that kernel ends by reading several times the L2: what a copy engine may have fetched meanwhile
-// is gone.
+// times `count`, so that what launching costs the host is not billed. That kernel leaves the time itself, so no kernel that
+// `solve` starts, on whatever stream, can run before the clock does. Persisting L2 lines are reset before. With `flush`
+// that kernel ends by reading several times the L2: what a copy engine may have fetched meanwhile is gone.
 //
-// Before the lead ends it spoils some bytes of each of `outputs`, which the calls are to write: what was written to them
-// before the clock started, by a copy engine or a thread that ran ahead, is wrong then.
+// Before it ends it spoils some bytes of each of `outputs`, which the calls are to write: what was written to them before
+// the clock started, by a copy engine or a thread that ran ahead, is wrong then.
 const char* gpu_calls(int64_t (*solve)(void*), void* const* contexts, uint32_t count, uint32_t lead_us, uint32_t flush,
                       const struct GpuRange* outputs, uint32_t output_count, int64_t* codes, struct GpuTimes* times);
 // One call between cuProfilerStart and cuProfilerStop, untimed, the device idle before and after it.

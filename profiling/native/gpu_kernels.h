@@ -2,8 +2,8 @@
 #pragma once
 
 // `lead` holds every thread of the device for `hold_ns`, then reads `chunks` of 16 bytes `passes` times. Its blocks end
-// together: each counts itself at `arrived` and waits, for 50 us at most, until there are `all`. The last to come leaves at
-// `left` when it came, before any of them ends; so does one that waits no longer, and the earliest stays. Before that
+// together: each counts itself at `arrived` and waits, for 50 us at most, until there are `all`. The last to come leaves
+// at `left` when it came, before any of them ends; so does one that waits no longer, and the earliest stays. Before that
 // it leaves 64 random bytes in each of `outputs` ranges (address and size in bytes, at `table`). `stamp` leaves the time.
 // The driver compiles both.
 static const char own_kernels[] = R"(

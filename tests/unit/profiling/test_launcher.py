@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import struct
 import subprocess
 import tempfile
@@ -20,6 +19,7 @@ from profiling.harness.runner_build import build_native
 from profiling.harness.worker import CandidateFailure, Worker
 from profiling.types import Case, HarnessFault, Limits, Scalar, Tensor
 from tests.leftovers import _running, still_running
+from tests.unit.profiling.gpu_driver import needs_compiler
 
 GPU = "GPU-01020304-0506-0708-090a-0b0c0d0e0f10"
 DRIVER = r"""
@@ -76,7 +76,7 @@ extern "C" int solve(int n, unsigned char* y) {
 }
 """
 
-pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ here")
+pytestmark = needs_compiler
 
 
 @pytest.fixture(scope="module")
@@ -86,15 +86,18 @@ def parts() -> Iterator[tuple[Path, Path, Path]]:
         yield build_parts(Path(folder))
 
 
+def build_driver(folder: Path) -> None:
+    """The stand-in as `folder/libcuda.so.1`."""
+    (folder / "driver.c").write_text(DRIVER)
+    line = ("gcc", "-w", "-shared", "-fPIC", "driver.c", "-o", "libcuda.so.1")
+    subprocess.run(line, cwd=folder, check=True)
+
+
 def build_parts(folder: Path) -> tuple[Path, Path, Path]:
     folder.chmod(0o755)
-    (folder / "driver.c").write_text(DRIVER)
+    build_driver(folder)
     (folder / "kernel.cpp").write_text(KERNEL)
-    for line in (
-        ("gcc", "-w", "-shared", "-fPIC", "driver.c", "-o", "libcuda.so.1"),
-        ("g++", "-shared", "-fPIC", "kernel.cpp", "-o", "kernel.so"),
-    ):
-        subprocess.run(line, cwd=folder, check=True)
+    subprocess.run(("g++", "-shared", "-fPIC", "kernel.cpp", "-o", "kernel.so"), cwd=folder, check=True)
     n = Parameter("n", "int", "int32", pointer=False, const=False)
     signature = Signature((n, Parameter("y", "unsigned char", "uint8", pointer=True, const=False)), "int")
     return build_native(signature, folder, gpu=True).runner, folder / "kernel.so", folder

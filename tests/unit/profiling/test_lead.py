@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from profiling.harness.triton_launcher import build_library
+from tests.unit.profiling.gpu_driver import needs_compiler
 from tests.unit.profiling.ptx import Gpu
-from tests.unit.profiling.test_launcher import DRIVER, GPU
+from tests.unit.profiling.test_launcher import GPU, build_driver
 
 SOURCE = Path(__file__).parents[3] / "profiling" / "native" / "gpu_kernels.h"
 BUFFER, CHUNKS, ARRIVED, SPAN, TABLE = 0x100000, 64, 0x500000, 0x100050, 0x600000
@@ -70,11 +70,9 @@ def test_the_stamp_leaves_the_time() -> None:
     assert gpu.load(SPAN + 8, 8) == gpu.timer_ns
 
 
-@pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ here")
+@needs_compiler
 def test_a_triton_worker_hands_over_what_its_calls_are_to_write(tmp_path: Path) -> None:
-    (tmp_path / "driver.c").write_text(DRIVER)
-    line = ("gcc", "-w", "-shared", "-fPIC", "driver.c", "-o", "libcuda.so.1")
-    subprocess.run(line, cwd=tmp_path, check=True)
+    build_driver(tmp_path)
     library = build_library(tmp_path / "cache")
     done = subprocess.run(
         [sys.executable, "-c", CHILD, str(library), GPU],

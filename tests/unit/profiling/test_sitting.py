@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from profiling.findings import Comparison
+from profiling.findings import Comparison, Conditions
 from profiling.harness.bench import Bench
 from profiling.harness.interleaving import Sitting
 from profiling.harness.verdict import comparison
@@ -162,6 +162,17 @@ def test_a_kernel_whose_calls_help_each_other_in_a_batch_gains_nothing_by_it() -
     alone = comparison(short(1_500).model_copy(update={"batched": ()}), random.Random(1))
     assert isinstance(alone, Comparison), alone
     assert found.low < alone.low < alone.high < found.high  # the noise of batches, which is less, is no measure of it
+
+
+def test_batches_whose_empty_ones_were_disturbed_are_not_used() -> None:
+    found = short(7_000)
+    assert found.batched_empty is not None
+    shared = Conditions(1980.0, 61, 512.5, held_back=False, shared=True)
+    frames_of_empty = tuple(f.model_copy(update={"conditions": shared}) for f in found.batched_empty.frames)
+    disturbed = found.batched_empty.model_copy(update={"frames": frames_of_empty})
+    compared = comparison(found.model_copy(update={"batched_empty": disturbed}), random.Random(1))
+    assert isinstance(compared, Comparison), compared
+    assert compared.batch == 1
 
 
 def test_single_calls_that_look_faster_than_batches_bear_out_gain_nothing() -> None:
