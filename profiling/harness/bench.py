@@ -246,6 +246,7 @@ class Bench:
         *,
         cold: bool,
         led: bool = False,
+        together: bool = False,
     ) -> Frame:
         """Stage, run and take home one frame of at most `slots` calls.
 
@@ -253,8 +254,8 @@ class Bench:
             draws: one per call, with the inputs it makes.
             labels: what each call is called in a reason.
             cold: flush the calls' buffers from the caches first.
-            led: on a GPU, keep what launching costs the host out of the time; several calls are one batch then, of
-                which each has an equal share.
+            led: on a GPU, keep what launching costs the host out of the time.
+            together: on a GPU, take the time of all calls as one, of which each has an equal share.
 
         Raises:
             CandidateFailure: a crash, a limit, or damage to inputs or guards.
@@ -275,7 +276,9 @@ class Bench:
             self._rig.device.settle()
 
         alone = self._rig.device.one_by_one and led and count == 1  # taking many home would blur what a batch says
-        reply = self._worker.run(0, count, _span(labels), lead_us, flush=cold and led, take=take if alone else None)
+        taking = take if alone else None
+        where = _span(labels)
+        reply = self._worker.run(0, count, where, lead_us, flush=cold and led, together=together, take=taking)
         if not alone:
             take()
         conditions = self._rig.device.conditions()

@@ -115,7 +115,7 @@ class Interleaver:
         return sets
 
     def _round(self, workers: Workers, sitting: Sitting, rng: random.Random, *, first: bool) -> Kept:
-        """What one set of workers has to say: blocks and, where frames are too short for the outside clock, batches."""
+        """What one set of workers has to say: blocks and, where frames are too short for the outside clock, rounds."""
         start = time.monotonic()
         kept: Kept = {kernel: [] for kernel in workers}
         entered = ExitStack()
@@ -140,14 +140,14 @@ class Interleaver:
             sitting.per_frame = self.timer.per_frame(_BLOCK_NS, fastest, slots)
             sitting.rounds.append([])
             sitting.batched.append([])
-            if self.timer.rig.device.one_by_one and first:
-                n = self.timer.batch_calls(fastest, slots)
-                for kernel in sitting.live():
-                    with sitting.blaming(kernel, workers[kernel]):
-                        sitting.slopes[kernel] = self.timer.batches(sides[kernel], n)
             self._short(sides, sitting, rng, slots, start)
             while sitting.live() and not self._enough(sitting, start, sides):
                 sitting.rounds[-1].append(self._block(sides, sitting, rng, sitting.per_frame))
+            if self.timer.rig.device.one_by_one and first:
+                timed = [f for block in sitting.rounds[-1] for halves in block.values() for f in halves]
+                for kernel in sitting.live():
+                    with sitting.blaming(kernel, workers[kernel]):
+                        sitting.slopes[kernel] = self.timer.batches(sides[kernel], timed)
             for bench in workers.values():
                 bench.doom()
         return kept
@@ -183,7 +183,7 @@ class Interleaver:
             for kernel in turn:
                 if kernel not in sitting.failures:
                     with sitting.blaming(kernel, sides[kernel].bench):
-                        frame = sides[kernel].run_drawn(drawn, "timed call", cold=cold, led=True)
+                        frame = sides[kernel].run_drawn(drawn, "timed call", cold=cold, led=True, together=True)
                         times[kernel].append(frame_times(frame))
         return {kernel: (t[0], t[1]) for kernel, t in times.items() if len(t) == 2}
 

@@ -56,12 +56,14 @@ def load_frame(token: int) -> bytes:
     return HEAD.pack(MAGIC, LOAD, token)
 
 
-def run_frame(token: int, first: int, count: int, lead_us: int = 0, *, flush: bool = False) -> bytes:
+def run_frame(
+    token: int, first: int, count: int, lead_us: int = 0, *, flush: bool = False, together: bool = False
+) -> bytes:
     """Ask for calls on slots [first, first + count); on a GPU with a lead, that ends by flushing the L2 (gpu.h).
 
-    Calls behind one lead are timed together, and each has an equal share.
+    Each call is timed by itself, or all `together` behind one lead: then each has an equal share.
     """
-    return HEAD.pack(MAGIC, RUN, token) + struct.pack("=4I", first, count, lead_us, flush)
+    return HEAD.pack(MAGIC, RUN, token) + struct.pack("=5I4x", first, count, lead_us, flush, count if together else 1)
 
 
 def read_hello(frame: bytes, token: int) -> dict[str, bool]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -61,7 +61,7 @@ class Timer:
         """
         frames: list[FrameTimes] = []
         rounds: tuple[Round, ...] = ()
-        per_frame = 1
+        per_frame = 0
         start = time.monotonic()
         while True:
             records: list[Record] = []
@@ -70,10 +70,10 @@ class Timer:
                 with worker as bench:
                     calls = Calls(bench, self.rig, records, sum(len(f.own_ns) for f in frames))
                     call_ns = self.warm_up(calls)
-                    if not frames:
-                        per_frame = self.per_frame(_FRAME_NS, call_ns, bench.slots)
-                        rounds = self.batches(calls, self.batch_calls(call_ns, bench.slots))
+                    per_frame = per_frame or self.per_frame(_FRAME_NS, call_ns, bench.slots)
                     done = self._sample(calls, per_frame, frames, start)
+                    if done:
+                        rounds = self.batches(calls, frames)
             except CandidateFailure as error:
                 case = self.rig.problem.timed
                 return None, None, CaseCheck(case.dims, "timed", False, described(error), None, None)
@@ -95,38 +95,42 @@ class Timer:
         end = time.monotonic() + _WARM_WALL * warm_ms / 1e3
         frame = calls.run(1, "warm-up call", cold=False, keep=False)
         spent = frame.own_ns
-        call_ns = float(spent)
+        call_ns = float(spent)  # of a first call, which loads code and makes tables
         slots = calls.bench.slots
         count = max(_calls_for(_FRAME_NS, call_ns, slots), _calls_for(_WARM_NS, call_ns, min(_WARM_CALLS, slots)))
         if count > 1:
             calls.run(count, "warm-up call", cold=False, keep=False)
-        while spent < warm_ms * 1e6 and time.monotonic() < end:
+        while True:
             own, _ = calls.bench.rerun(count, "warm-up calls")
             spent += own
             call_ns = own / count
-        return call_ns
+            if spent >= warm_ms * 1e6 or time.monotonic() >= end:
+                return call_ns
 
     def per_frame(self, target_ns: float, call_ns: float, slots: int) -> int:
         """Calls of one timed frame: of one where the caches must be flushed for each call."""
         return 1 if self.rig.device.one_by_one else _calls_for(target_ns, call_ns, slots)
 
-    def batches(self, calls: Calls, n: int) -> tuple[Round, ...]:
-        """Unflushed frames of n and 2n calls; none where two calls do not fit."""
+    def batches(self, calls: Calls, timed: Sequence[FrameTimes]) -> tuple[Round, ...]:
+        """Rounds for the outside clock, of as many calls as it takes to see what was `timed`.
+
+        That is known afterwards alone: a call before might be made to take long, so that few look like enough.
+        """
+        fastest = min(sum(frame.own_ns) / len(frame.own_ns) for frame in timed)
+        return self.rounds(calls, _calls_for(_ROUND_NS, fastest, min(_ROUND_CALLS, calls.bench.slots // 2)))
+
+    def rounds(self, calls: Calls, n: int) -> tuple[Round, ...]:
+        """Unflushed frames of n and 2n calls, each timed as if alone; none where two calls do not fit."""
         if calls.bench.slots < 2:
             return ()
         rounds = []
         for _ in range(_ROUNDS):
-            one = calls.run(n, "batched call", cold=False)
-            two = calls.run(2 * n, "batched call", cold=False)
+            one = calls.run(n, "batched call", cold=False, led=True)
+            two = calls.run(2 * n, "batched call", cold=False, led=True)
             rounds.append(
                 Round(n=n, own_n=one.own_ns, outside_n=one.outside_ns, own_2n=two.own_ns, outside_2n=two.outside_ns)
             )
         return tuple(rounds)
-
-    @staticmethod
-    def batch_calls(call_ns: float, slots: int) -> int:
-        """How many calls the smaller batch of a round has."""
-        return _calls_for(_ROUND_NS, call_ns, min(_ROUND_CALLS, slots // 2))
 
     @staticmethod
     def batch_of(call_ns: float, slots: int) -> int:
@@ -136,7 +140,8 @@ class Timer:
     def _sample(self, calls: Calls, per_frame: int, frames: list[FrameTimes], start: float) -> bool:
         """Sample into `frames`; False when what we keep grew too big, and another worker has to go on."""
         while True:
-            frames.append(frame_times(calls.run(per_frame, "timed call", cold=self.settings.l2 == "cold", led=True)))
+            cold = self.settings.l2 == "cold"
+            frames.append(frame_times(calls.run(per_frame, "timed call", cold=cold, led=True, together=True)))
             samples = [float(ns) for f in frames for ns in f.own_ns]
             if len(samples) >= self.settings.min_samples and len(frames) > 1:
                 spent_s = sum(samples) / 1e9
@@ -159,8 +164,11 @@ class Timer:
         with Bench(self.rig, self.rig.empty, self.rig.problem.timed) as bench:
             calls = Calls(bench, self.rig, [], 0)
             cold = self.settings.l2 == "cold"
-            frames = [calls.run(per_frame, "empty call", cold=cold, led=True, keep=False) for _ in range(_EMPTY_FRAMES)]
-            rounds = self.batches(calls, n)
+            frames = [
+                calls.run(per_frame, "empty call", cold=cold, led=True, together=True, keep=False)
+                for _ in range(_EMPTY_FRAMES)
+            ]
+            rounds = self.rounds(calls, n)
         times = self._empty[per_frame, n] = Times(frames=tuple(frame_times(f) for f in frames), rounds=rounds)
         return times
 
@@ -188,14 +196,18 @@ class Calls:
         draws = [Draw(self.rig.seed(), "declared") for _ in range(count)]
         return [(draw, maker.make(draw)) for draw in draws]
 
-    def run(self, count: int, what: str, *, cold: bool, led: bool = False, keep: bool = True) -> Frame:
+    def run(
+        self, count: int, what: str, *, cold: bool, led: bool = False, together: bool = False, keep: bool = True
+    ) -> Frame:
         """One frame on new inputs."""
-        return self.run_drawn(self.draw(count), what, cold=cold, led=led, keep=keep)
+        return self.run_drawn(self.draw(count), what, cold=cold, led=led, together=together, keep=keep)
 
-    def run_drawn(self, drawn: Drawn, what: str, *, cold: bool, led: bool = False, keep: bool = True) -> Frame:
+    def run_drawn(
+        self, drawn: Drawn, what: str, *, cold: bool, led: bool = False, together: bool = False, keep: bool = True
+    ) -> Frame:
         """One frame on these inputs."""
         labels = [f"{what} {self.done + i + 1}" for i in range(len(drawn))]
-        frame = self.bench.frame(drawn, labels, cold=cold, led=led)
+        frame = self.bench.frame(drawn, labels, cold=cold, led=led, together=together)
         if keep:
             self.done += len(drawn)
             self.records.extend(frame.records)

@@ -24,7 +24,7 @@ from profiling.harness import triton_native as native
 from profiling.harness.triton_kernel import Image, Kernel, Outputs, Setup, bind, fail, outputs
 from profiling.harness.triton_native import GpuError, Native
 
-_RUN = struct.Struct("=IIQ4I")
+_RUN = struct.Struct("=IIQ5I4x")
 _LOADED = struct.Struct("=IIQiI1024s")
 
 
@@ -129,11 +129,12 @@ class _Worker:
                 setup = Setup.parse(frame)
                 solves, written = [kernel.calls(keywords) for keywords in bind(setup, base)], outputs(setup, base)
                 continue
-            magic, kind, token, first, count, lead_us, flush = _RUN.unpack(frame)
-            if (magic, kind) != (protocol.MAGIC, protocol.RUN) or first + count > len(solves):
+            magic, kind, token, first, count, lead_us, flush, together = _RUN.unpack(frame)
+            if (magic, kind) != (protocol.MAGIC, protocol.RUN) or first + count > len(solves) or together < 1:
                 raise ValueError("not a run frame")
             try:
-                calls = self._run(solves[first : first + count], written[first : first + count], lead_us, flush)
+                called = slice(first, first + count)
+                calls = self._run(solves[called], written[called], lead_us, bool(flush), together)
             except GpuError as error:
                 print(error, file=sys.stderr, flush=True)
                 native.exit_now(native.FAULTED)
@@ -142,13 +143,19 @@ class _Worker:
             head = protocol.HEAD.pack(protocol.MAGIC, protocol.DONE, token) + struct.pack("=Q", count)
             self._channel.send(head + calls)
 
-    def _run(self, solves: Sequence[Callable[[], None]], written: Sequence[Outputs], lead_us: int, flush: int) -> bytes:
-        """Times of calls. Those behind one lead are one batch, of which each has an equal share."""
-        together = len(solves) if lead_us else 1
-        times = [
-            self._parts.timed(
-                solves[at : at + together], lead_us, bool(flush), list(chain(*written[at : at + together]))
-            )
-            for at in range(0, len(solves), together)
-        ]
-        return b"".join(protocol.CALL.pack(t.synced // together, 0, t.event // together) * together for t in times)
+    def _run(
+        self,
+        solves: Sequence[Callable[[], None]],
+        written: Sequence[Outputs],
+        lead_us: int,
+        flush: bool,
+        together: int,
+    ) -> bytes:
+        """Times of calls. Those `together` are one batch, of which each has an equal share."""
+        reply = b""
+        for at in range(0, len(solves), together):
+            batch = solves[at : at + together]
+            times = self._parts.timed(batch, lead_us, flush, list(chain(*written[at : at + together])))
+            count = len(batch)
+            reply += protocol.CALL.pack(times.synced // count, 0, times.event // count) * count
+        return reply

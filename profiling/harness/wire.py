@@ -159,7 +159,7 @@ class FrameTimes(_Message):
 
 
 class Round(_Message):
-    """Unflushed frames of n and 2n calls, by both clocks; nanoseconds."""
+    """Unflushed frames of n and 2n calls, each timed as if alone, by both clocks; nanoseconds."""
 
     n: int
     own_n: int

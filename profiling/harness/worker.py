@@ -143,6 +143,7 @@ class Worker:
         lead_us: int = 0,
         *,
         flush: bool = False,
+        together: bool = False,
         take: Callable[[], None] | None = None,
     ) -> Reply:
         """Let it run calls on slots [first, first + count), and stop it as the reply comes.
@@ -151,6 +152,7 @@ class Worker:
             first, count: which.
             where: what the calls are, for a failure's reason.
             lead_us, flush: on a GPU, how a call begins that is timed (profiling/native/gpu.h).
+            together: on a GPU, whether one time is taken of all of them.
             take: takes the outputs home as the reply comes, before our clock is read: on a GPU work may go on while
                 every thread stands still, and what is not done by then is wrong.
 
@@ -160,7 +162,7 @@ class Worker:
         token = secrets.randbits(64)
         limit = self._limits.call_s * count
         try:
-            self._channel.send(protocol.run_frame(token, first, count, lead_us, flush=flush))
+            self._channel.send(protocol.run_frame(token, first, count, lead_us, flush=flush, together=together))
             waited, ours, ran = self._waited_ns(), _own_waited_ns(), self._ran_ns()
             start = time.perf_counter_ns()
             self._signal(signal.SIGCONT)

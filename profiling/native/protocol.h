@@ -57,13 +57,15 @@ struct Loaded {
     char text[1024];
 };
 
-// `lead_us` and `flush` are for a GPU: see gpu_calls in gpu.h.
+// `lead_us`, `flush` and `together` are for a GPU: of gpu_calls in gpu.h, and how many calls go into one of those.
 struct Run {
     Head head;
     uint32_t first;
     uint32_t count;
     uint32_t lead_us;
     uint32_t flush;
+    uint32_t together;
+    uint32_t reserved;
 };
 
 // `nanoseconds` is the call's time (on a GPU with a device-wide synchronisation at its end), `code` what `solve` returned,

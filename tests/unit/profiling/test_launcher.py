@@ -76,6 +76,8 @@ extern "C" int solve(int n, unsigned char* y) {
 }
 """
 
+CALLS = 4
+
 pytestmark = needs_compiler
 
 
@@ -108,7 +110,7 @@ class Arena:
 
     def __init__(self) -> None:
         arguments = (Scalar("n", "int32", 7), Tensor("y", (100,), "uint8", "out"))
-        self.layout, self.slots = Layout.of(Case({}, arguments), gap=0), 1
+        self.layout, self.slots = Layout.of(Case({}, arguments), gap=0), CALLS
         self.fd = os.memfd_create("arena")
         os.write(self.fd, struct.pack("=48s64sQ", GPU.encode(), b"", 1 << 20))
 
@@ -155,6 +157,22 @@ def test_a_call_behind_a_lead_counts_from_its_end_and_nothing_was_there_before(
     assert asked[-2:] == ["found", "85"]  # what might have been written before is spoiled
     with pytest.raises(CandidateFailure, match="clocks disagree"):
         serve(launcher(parts, DRIVER_LATE="1"), parts[1], lead_us=20)
+
+
+@pytest.mark.parametrize(("together", "nanoseconds"), [(False, 12345), (True, 12345 // CALLS)])
+def test_calls_are_timed_each_behind_a_lead_of_its_own_or_as_one_batch(
+    parts: tuple[Path, Path, Path], *, together: bool, nanoseconds: int
+) -> None:
+    arena = Arena()
+    worker = Worker(launcher(parts), parts[1], arena, cores(), Limits(10.0, None))  # type: ignore[arg-type]
+    try:
+        worker.ready()
+        calls = worker.run(0, CALLS, "calls", 20, together=together).calls
+        assert [call.nanoseconds for call in calls] == [nanoseconds] * CALLS
+        assert worker.evidence().count("found 85") == CALLS
+    finally:
+        worker.kill()
+        os.close(arena.fd)
 
 
 def test_those_that_were_not_needed_are_ended(parts: tuple[Path, Path, Path]) -> None:
