@@ -115,7 +115,7 @@ class Harness:
         self.close()
 
     def layers(self) -> Mapping[str, bool]:
-        """Which walls stand around workers (network, ipc, pid, mount, user, seccomp) and builds (build_…)."""
+        """Which walls stand around workers (network, ipc, pid, mount, user, seccomp, sealed) and builds (build_…)."""
         return {**self._layers, **walls.layers()}
 
     def check_task(self, baseline: Path) -> TaskCheck:

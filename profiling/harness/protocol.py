@@ -13,7 +13,7 @@ SETUP, HELLO, LOAD, LOADED, RUN, DONE = range(1, 7)
 HEAD = struct.Struct("=IIQ")
 CALL = struct.Struct("=qqq")
 SCALAR, TENSOR, UNWRITTEN = range(3)  # what an argument is
-LAYERS = ("network", "ipc", "pid", "mount", "user", "seccomp")
+LAYERS = ("network", "ipc", "pid", "mount", "user", "seccomp", "sealed")
 
 
 class BadFrame(Exception):

@@ -16,6 +16,7 @@ from profiling.types import HarnessFault, TaskError
 
 _NATIVE = Path(__file__).parent.parent / "native"
 _FLAGS = ("-std=c++17", "-O2", "-Wall")
+READ_ONLY_TABLES = "-Wl,-z,relro,-z,now"  # for the linker: of what the loader relocates, nothing stays writable
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +58,12 @@ def build_sanitized_runner(signature: Signature, cache: Path, sanitizer: str) ->
 
 
 def _build_runner(signature: Signature, build: Builder, more: tuple[str, ...], options: tuple[str, ...]) -> Path:
-    units = ("runner.cpp", "walls.cpp", *more)
+    units = ("runner.cpp", "walls.cpp", "seal.cpp", *more)
     sources = {
         name: (_NATIVE / name).read_text(encoding="utf-8")
-        for name in (*units, "walls.h", "protocol.h", "gpu.h", "gpu_kernels.h")
+        for name in (*units, "walls.h", "seal.h", "protocol.h", "gpu.h", "gpu_kernels.h")
     }
-    flags = ("-Wl,-z,relro,-z,now", "-ldl", *options)
+    flags = (READ_ONLY_TABLES, "-ldl", *options)
     return build("runner", {**sources, "stub.h": stub_source(signature)}, units, flags)
 
 

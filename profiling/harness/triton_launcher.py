@@ -23,7 +23,7 @@ from backends.process import clean_environment
 from backends.triton_artifact import Choices
 from profiling.harness.launcher import Ends, Inherited, Process
 from profiling.harness.mappings import executable_files
-from profiling.harness.runner_build import Builder
+from profiling.harness.runner_build import READ_ONLY_TABLES, Builder
 from profiling.types import HarnessFault
 
 _ROOT = Path(__file__).parents[2]
@@ -33,7 +33,7 @@ _PROFILED = (
     "import sys; sys.path[:] = filter(None, sys.path); from profiling.harness.triton_profiled import main; main()"
 )
 _NATIVE = Path(__file__).parent.parent / "native"
-_UNITS = ("walls_c.cpp", "walls.cpp", "gpu.cpp")
+_UNITS = ("walls_c.cpp", "walls.cpp", "seal.cpp", "gpu.cpp")
 _START_S = 180.0  # torch from a cold network disk, and one C file to compile
 _FORK_S = 20.0
 _END_MS = 5000
@@ -49,10 +49,9 @@ def build_library(cache: Path) -> Path:
         ToolchainError: no C++ compiler.
         HarnessFault: the compiler rejects our own sources.
     """
-    files = {
-        name: (_NATIVE / name).read_text(encoding="utf-8") for name in (*_UNITS, "gpu.h", "gpu_kernels.h", "walls.h")
-    }
-    return Builder(find_compiler(), cache)("worker.so", files, _UNITS, ("-shared", "-fPIC", "-ldl"))
+    headers = ("gpu.h", "gpu_kernels.h", "seal.h", "walls.h")
+    files = {name: (_NATIVE / name).read_text(encoding="utf-8") for name in (*_UNITS, *headers)}
+    return Builder(find_compiler(), cache)("worker.so", files, _UNITS, ("-shared", "-fPIC", READ_ONLY_TABLES, "-ldl"))
 
 
 def profiled_command(library: Path, arch: str, bundle: Path, gpu: str, artifact: Path | None = None) -> list[str]:

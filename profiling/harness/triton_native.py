@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NoReturn
 
 # Walls, as in profiling/native/walls.h.
-PID, MOUNT, USER, SECCOMP = 4, 8, 16, 32
+PID, MOUNT, USER, SECCOMP, SEALED = 4, 8, 16, 32, 64
 _SERVE_FILE_BYTES = 1 << 20
 _OWN_UIDS = 200000
 _PR_SET_PDEATHSIG = 1
@@ -57,7 +57,7 @@ class Native:
         for name in ("gpu_open", "gpu_stage", "gpu_open_alone", "gpu_place", "gpu_calls", "gpu_profiled_call"):
             getattr(found, name).restype = ctypes.c_char_p
         found.walls_enter_namespaces.restype = ctypes.c_uint64
-        for name in ("walls_private_tree", "walls_drop_privileges", "walls_filter_system_calls"):
+        for name in ("walls_private_tree", "walls_drop_privileges", "walls_filter_system_calls", "walls_seal"):
             getattr(found, name).restype = ctypes.c_bool
         found.walls_drop_privileges.argtypes = (ctypes.c_bool, ctypes.c_uint)
         found.walls_limit_resources.argtypes = (ctypes.c_uint64,)
@@ -140,7 +140,7 @@ class Native:
         return bool(self._library.walls_private_tree())
 
     def close_in(self, layers: int, root: bool, own_uid: int) -> int:
-        """In the worker, which can start no process after this: the layers that stand then."""
+        """In the worker, all loaded and its GPU open, which can start no process after this: the layers that stand then."""
         self._library.walls_limit_resources(_SERVE_FILE_BYTES)
         bare = self._library.walls_drop_privileges(root, own_uid)
         if bare and root:
@@ -150,6 +150,8 @@ class Native:
         die_with_parent()  # a change of user id clears it, so after that
         if self._library.walls_filter_system_calls(bool(layers & PID)):
             layers |= SECCOMP
+            if self._library.walls_seal():
+                layers |= SEALED
         return layers
 
 

@@ -2,9 +2,11 @@
 #include "gpu_kernels.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/random.h>
 
 namespace {
@@ -48,8 +50,6 @@ struct Driver {
     Result (*launch)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**, void**);
 };
 
-Driver driver;
-Event begin_event, default_stream_end, device_end;
 char message[512];
 
 constexpr int kThreads = 512, kFlushL2s = 2, kPasses = 2;
@@ -58,13 +58,32 @@ constexpr int kSmCount = 16, kL2Bytes = 38, kThreadsPerSm = 39;  // CUdevice_att
 struct Span {
     uint64_t begin, end;
 };
-struct {
+struct Lead {
     void *function, *stamp;
     unsigned blocks;
     Pointer buffer, arrived, table;
-    uint64_t chunks, secret;
-    uint32_t all;
-} lead;
+    uint64_t chunks;
+};
+
+#if defined(__aarch64__)
+constexpr size_t kMostPage = 1 << 16;
+#else
+constexpr size_t kMostPage = 1 << 12;
+#endif
+// What stays as it is once the device is open, on pages of its own, so that `gpu_freeze` can make them read-only.
+struct alignas(kMostPage) Constant {
+    Driver driver;
+    Event begin_event, default_stream_end, device_end;
+    Lead lead;
+};
+Constant constant;
+constexpr Driver& driver = constant.driver;
+constexpr Lead& lead = constant.lead;
+constexpr Event &begin_event = constant.begin_event, &default_stream_end = constant.default_stream_end,
+                &device_end = constant.device_end;
+
+uint64_t secret;        // moves on with each use
+uint32_t all_arrivals;  // of the lead's blocks, those of the next lead too
 
 template <typename Function>
 bool resolve(void* library, Function& function, const char* name, const char* older = nullptr) {
@@ -156,8 +175,8 @@ bool since_lead(Pointer place, int64_t* result) {
 
 // Where the clock's two times are to lie, another place in each call.
 bool place_span(Pointer* span) {
-    lead.secret = hashed(lead.secret);
-    *span = lead.buffer + sizeof(Span) * (lead.secret % lead.chunks);
+    secret = hashed(secret);
+    *span = lead.buffer + sizeof(Span) * (secret % lead.chunks);
     const Span none = {UINT64_MAX, 0};
     return good(driver.to_device(*span, &none, sizeof none), "cuMemcpyHtoD");
 }
@@ -165,10 +184,10 @@ bool place_span(Pointer* span) {
 bool run_lead(uint32_t hold_us, bool flush, Pointer span, uint32_t outputs) {
     uint64_t hold_ns = UINT64_C(1000) * hold_us;
     uint32_t passes = flush ? kPasses : 0;
-    lead.all += lead.blocks;  // counted on and on, so that nothing has to be cleared
-    uint64_t seed = lead.secret = hashed(lead.secret);
-    void* arguments[] = {&lead.buffer, &lead.chunks, &hold_ns,    &passes,  &lead.arrived,
-                         &lead.all,    &span,        &lead.table, &outputs, &seed};
+    all_arrivals += lead.blocks;  // counted on and on, so that nothing has to be cleared
+    uint64_t seed = secret = hashed(secret);
+    void* arguments[] = {&lead.buffer,  &lead.chunks, &hold_ns,    &passes,  &lead.arrived,
+                         &all_arrivals, &span,        &lead.table, &outputs, &seed};
     return good(driver.launch(lead.function, lead.blocks, 1, 1, kThreads, 1, 1, 0, nullptr, arguments, nullptr),
                 "cuLaunchKernel");
 }
@@ -187,7 +206,7 @@ bool prepare_lead(Device device) {
     const uint64_t bytes = static_cast<uint64_t>(kFlushL2s) * (l2 > 0 ? l2 : 64 << 20);
     lead.chunks = bytes / 16;
     const uint32_t none = 0;
-    if (getrandom(&lead.secret, sizeof lead.secret, 0) != sizeof lead.secret) {
+    if (getrandom(&secret, sizeof secret, 0) != sizeof secret) {
         snprintf(message, sizeof message, "no random numbers: getrandom fails");
         return false;
     }
@@ -266,6 +285,13 @@ const char* gpu_stage(const char* uuid, const void* data, uint64_t bytes, uint64
 }
 
 const char* gpu_open_alone(const char* uuid) { return open_device(uuid) ? nullptr : message; }
+
+const char* gpu_freeze(GpuRange* frozen) {
+    *frozen = {reinterpret_cast<uint64_t>(&constant), sizeof constant};
+    if (mprotect(&constant, sizeof constant, PROT_READ) == 0) return nullptr;
+    snprintf(message, sizeof message, "mprotect: %s", strerror(errno));
+    return message;
+}
 
 const char* gpu_place(const void* data, uint64_t bytes, uint64_t* address) {
     Pointer place = 0;

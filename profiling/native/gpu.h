@@ -11,7 +11,7 @@ struct GpuArena {
     uint64_t bytes;     // its size
 };
 
-// Memory on the device; `bytes` is at least 1.
+// Memory on the device (of `gpu_freeze`: on the host); `bytes` is at least 1.
 struct GpuRange {
     uint64_t address, bytes;
 };
@@ -31,6 +31,8 @@ const char* gpu_open(const struct GpuArena* arena, uint64_t* base);
 const char* gpu_stage(const char* uuid, const void* data, uint64_t bytes, uint64_t* base);
 // Opens the device alone: ahead of its arena, or for a call whose tensors are apart.
 const char* gpu_open_alone(const char* uuid);
+// Makes read-only, from when the device is open on, what of ours stays as it is; `frozen` is where that lies.
+const char* gpu_freeze(struct GpuRange* frozen);
 // Allocates `bytes`, filled from `data` unless that is null.
 const char* gpu_place(const void* data, uint64_t bytes, uint64_t* address);
 // Calls `solve(contexts[i])` for each i below `count`, one behind the other, the device idle before the first and after the

@@ -28,6 +28,7 @@
 #include "gpu.h"
 #endif
 #include "protocol.h"
+#include "seal.h"
 #include "stub.h"  // generated for the task's signature: call_solve(function, words)
 #include "walls.h"
 
@@ -121,6 +122,15 @@ void open_memory(int fd) {
     }
 }
 
+// Tables of ours that a candidate must not change. No driver is opened after this.
+std::vector<seal::Range> own_constants() {
+    GpuRange frozen;
+    const char* why = gpu_freeze(&frozen);
+    if (!why) return {{frozen.address, frozen.address + frozen.bytes}};
+    fprintf(stderr, "worker: %s\n", why);
+    _exit(kBroken);
+}
+
 // What calls on these slots are to write, as far as there is room.
 uint32_t list_outputs(uint32_t first, uint32_t count, GpuRange* ranges) {
     uint32_t n = 0;
@@ -200,6 +210,9 @@ void open_memory(int fd) {
     }
     close(fd);
 }
+
+// What is constant of the host's runner the loader has made read-only.
+std::vector<seal::Range> own_constants() { return {}; }
 
 // Resolved before a candidate is loaded, so that a symbol of its own cannot stand in for it.
 int (*const volatile clock_now)(clockid_t, timespec*) = clock_gettime;
@@ -311,6 +324,7 @@ struct Walls {
     open_memory(arena);  // on a GPU the driver opens what the filter below forbids
     if (chdir((around.layers & walls::kMount) ? "/tmp" : "/") != 0) broken("chdir");
     around.close_in(kServeFile, false);
+    if ((around.layers & walls::kSeccomp) && seal::put_on(own_constants())) around.layers |= walls::kSealed;
 
     send_frame(channel, wire::Hello{{wire::kMagic, wire::kHello, task.setup.head.token}, around.layers});
     wire::Head ask;

@@ -13,6 +13,7 @@ enum Layer : uint64_t {
                     // nobody's where that is not granted); started by another user, nobody in a user namespace of the
                     // worker's own, which outside it is still that user: only kMount keeps it off that user's files
     kSeccomp = 32,  // no fork, exec, socket, ptrace, mount, ...
+    kSealed = 64,   // code and constant tables that were mapped before the candidate stay as they are (seal.h)
 };
 
 constexpr unsigned kNobody = 65534;

@@ -1,6 +1,5 @@
 // The same as sync_detour, but only in calls that come alone, as timed ones do; a short kernel stands in for the work.
-// expect: is .*, expected|clocks disagree
-// gap: its work may end before the outputs are taken, which the outside clock does not cover
+// needs: sealed
 #include <time.h>
 #include "find_symbol.h"
 #include "gemm.cuh"

@@ -1,5 +1,5 @@
 // Has the driver's cuCtxSynchronize wait for the default stream alone, and works on another one.
-// expect: is .*, expected|clocks disagree|CUDA error|under the floor
+// needs: sealed
 #include "find_symbol.h"
 #include "gemm.cuh"
 

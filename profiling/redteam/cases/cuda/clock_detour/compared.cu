@@ -1,5 +1,5 @@
 // Overwrites the driver's cuEventElapsedTime so that every call takes 20 microseconds.
-// expect: clocks disagree|under the floor
+// needs: sealed
 #include "find_symbol.h"
 #include "gemm.cuh"
 
