@@ -140,7 +140,7 @@ class Native:
         return bool(self._library.walls_private_tree())
 
     def close_in(self, layers: int, root: bool, own_uid: int) -> int:
-        """In the worker, all loaded and its GPU open, which can start no process after this: the layers that stand then."""
+        """In the worker, its GPU open and all loaded, which starts no process after this: the layers that stand."""
         self._library.walls_limit_resources(_SERVE_FILE_BYTES)
         bare = self._library.walls_drop_privileges(root, own_uid)
         if bare and root:

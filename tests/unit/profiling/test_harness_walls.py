@@ -199,7 +199,7 @@ def test_without_the_right_to_mount_an_honest_kernel_passes_and_what_is_missing_
     assert done.stdout.startswith('["pass", null, "'), done.stdout
     for layer in ("network", "ipc", "pid", "mount"):
         assert f'"{layer}": false' in done.stdout
-    for layer in ("user", "seccomp"):
+    for layer in ("user", "seccomp", "sealed"):
         assert f'"{layer}": true' in done.stdout
     if counter_source().name == "cachegrind":
         assert "counted work only" not in done.stdout
