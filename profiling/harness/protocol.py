@@ -63,7 +63,7 @@ def run_frame(
 
     Each call is timed by itself, or all `together` behind one lead: then each has an equal share.
     """
-    return HEAD.pack(MAGIC, RUN, token) + struct.pack("=5I4x", first, count, lead_us, flush, count if together else 1)
+    return HEAD.pack(MAGIC, RUN, token) + struct.pack("=5I4x", first, count, lead_us, flush, together)
 
 
 def read_hello(frame: bytes, token: int) -> dict[str, bool]:

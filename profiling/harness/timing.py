@@ -21,7 +21,7 @@ from profiling.types import MeasureSettings
 
 _FRAME_NS = 400_000  # calls are put together until a frame is well above what waking a worker costs
 _ROUND_NS = 500_000
-_ROUNDS = 5
+_ROUNDS = 7
 _ROUND_CALLS = 64
 _BATCH_NS = 200_000  # what ends a batch on a GPU varies by a microsecond or two
 _EMPTY_FRAMES = 15

@@ -54,8 +54,8 @@ class Native:
 
     def __init__(self, library: Path) -> None:
         self._library = found = ctypes.CDLL(str(library))
-        for name in ("gpu_open", "gpu_stage", "gpu_open_alone", "gpu_place", "gpu_calls", "gpu_profiled_call"):
-            getattr(found, name).restype = ctypes.c_char_p
+        for name in ("open", "stage", "open_alone", "place", "calls", "calls_each", "profiled_call"):
+            getattr(found, f"gpu_{name}").restype = ctypes.c_char_p
         found.walls_enter_namespaces.restype = ctypes.c_uint64
         for name in ("walls_private_tree", "walls_drop_privileges", "walls_filter_system_calls", "walls_seal"):
             getattr(found, name).restype = ctypes.c_bool
@@ -100,12 +100,23 @@ class Native:
         return addresses
 
     def timed(
-        self, solves: Sequence[Callable[[], None]], lead_us: int, flush: bool, outputs: Sequence[tuple[int, int]]
-    ) -> Timed:
+        self,
+        solves: Sequence[Callable[[], None]],
+        lead_us: int,
+        flush: bool,
+        outputs: Sequence[Sequence[tuple[int, int]]],
+        *,
+        together: bool,
+    ) -> list[Timed]:
         """Call each of `solves`, which must not raise, one behind the other, by the native clock. Raises GpuError.
 
-        `lead_us` and `flush` are those of a run frame: how long the GPU is held before, and whether L2 is flushed.
-        `outputs` are addresses and sizes of what the calls write.
+        Between calls that are timed each alone no Python runs: what it takes there varies with what the kernel did.
+
+        Args:
+            solves: the calls.
+            lead_us, flush: those of a run frame: how long the GPU is held before, and whether L2 is flushed.
+            outputs: addresses and sizes of what each call writes, as many for each.
+            together: take one time of all calls.
         """
 
         def solve(place: int | None) -> int:
@@ -114,12 +125,14 @@ class Native:
 
         count = len(solves)
         places, codes = (ctypes.c_void_p * count)(*range(count)), (ctypes.c_int64 * count)()
-        kept = outputs[:_MOST_OUTPUTS] if lead_us else ()
-        ranges = (_Range * max(1, len(kept)))(*(_Range(address, size) for address, size in kept))
-        how, times = (ctypes.c_uint32(count), ctypes.c_uint32(lead_us), ctypes.c_uint32(flush)), _Times()
-        of_outputs = (ranges, ctypes.c_uint32(len(kept)))
-        _check(self._library.gpu_calls(_Solve(solve), places, *how, *of_outputs, codes, ctypes.byref(times)))
-        return Timed(times.synced, times.event)
+        ranges = [_Range(address, size) for call in outputs for address, size in call] if lead_us else []
+        spoiled = min(len(ranges), _MOST_OUTPUTS) if together else len(ranges) // count
+        call = self._library.gpu_calls if together else self._library.gpu_calls_each
+        times = (_Times * (1 if together else count))()
+        how = (ctypes.c_uint32(count), ctypes.c_uint32(lead_us), ctypes.c_uint32(flush))
+        of_outputs = ((_Range * max(1, len(ranges)))(*ranges), ctypes.c_uint32(spoiled))
+        _check(call(_Solve(solve), places, *how, *of_outputs, codes, times))
+        return [Timed(t.synced, t.event) for t in times]
 
     def profiled(self, solve: Callable[[], None]) -> None:
         """Call `solve`, which must not raise, between the marks that a profiler waits for. Raises GpuError."""

@@ -13,7 +13,6 @@ import struct
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import NoReturn
 
@@ -130,11 +129,11 @@ class _Worker:
                 solves, written = [kernel.calls(keywords) for keywords in bind(setup, base)], outputs(setup, base)
                 continue
             magic, kind, token, first, count, lead_us, flush, together = _RUN.unpack(frame)
-            if (magic, kind) != (protocol.MAGIC, protocol.RUN) or first + count > len(solves) or together < 1:
+            if (magic, kind) != (protocol.MAGIC, protocol.RUN) or first + count > len(solves):
                 raise ValueError("not a run frame")
             try:
                 called = slice(first, first + count)
-                calls = self._run(solves[called], written[called], lead_us, bool(flush), together)
+                calls = self._run(solves[called], written[called], lead_us, bool(flush), bool(together))
             except GpuError as error:
                 print(error, file=sys.stderr, flush=True)
                 native.exit_now(native.FAULTED)
@@ -149,13 +148,9 @@ class _Worker:
         written: Sequence[Outputs],
         lead_us: int,
         flush: bool,
-        together: int,
+        together: bool,
     ) -> bytes:
         """Times of calls. Those `together` are one batch, of which each has an equal share."""
-        reply = b""
-        for at in range(0, len(solves), together):
-            batch = solves[at : at + together]
-            times = self._parts.timed(batch, lead_us, flush, list(chain(*written[at : at + together])))
-            count = len(batch)
-            reply += protocol.CALL.pack(times.synced // count, 0, times.event // count) * count
-        return reply
+        times = self._parts.timed(solves, lead_us, flush, written, together=together)
+        share = len(solves) // len(times)
+        return b"".join(protocol.CALL.pack(t.synced // share, 0, t.event // share) * share for t in times)

@@ -119,10 +119,11 @@ def _mostly_disturbed(frames: Sequence[FrameTimes]) -> str | None:
 def _batch_doubt(rounds: Sequence[Round], empty: Times) -> str | None:
     if not rounds:
         return None
-    n = rounds[0].n
     own = median([(r.own_2n - r.own_n) / r.n for r in rounds])
-    apart = median(_apart_ns(rounds)) - median(_apart_ns(empty.rounds))
-    if apart > _APART * max(own, 0.0) + _waking_ns(empty)[1] / n:
+    usual = _apart_ns(empty.rounds)
+    apart = median(_apart_ns(rounds)) - median(usual)
+    varies = _waking_ns(empty)[1] / rounds[0].n + min(_WAKE_MOST_NS, interquartile_range(usual))
+    if apart > _APART * max(own, 0.0) + varies:
         return (
             f"clocks disagree: one more call takes {(own + apart) / 1e6:.4g} ms by the outside clock, "
             f"{own / 1e6:.4g} ms by the worker's"

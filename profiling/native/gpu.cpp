@@ -325,6 +325,16 @@ const char* gpu_calls(int64_t (*solve)(void*), void* const* contexts, uint32_t c
     return nullptr;
 }
 
+const char* gpu_calls_each(int64_t (*solve)(void*), void* const* contexts, uint32_t count, uint32_t lead_us,
+                           uint32_t flush, const GpuRange* outputs, uint32_t outputs_each, int64_t* codes,
+                           GpuTimes* times) {
+    const char* why = nullptr;
+    for (uint32_t i = 0; i < count && !why; i++)
+        why = gpu_calls(solve, contexts + i, 1, lead_us, flush, outputs + i * outputs_each, outputs_each, codes + i,
+                        times + i);
+    return why;
+}
+
 const char* gpu_profiled_call(int64_t (*solve)(void*), void* context, int64_t* code) {
     if (!good(driver.synchronize(), "before solve")) return message;
     driver.profiler_start();

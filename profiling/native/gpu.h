@@ -47,6 +47,10 @@ const char* gpu_place(const void* data, uint64_t bytes, uint64_t* address);
 // the clock started, by a copy engine or a thread that ran ahead, is wrong then.
 const char* gpu_calls(int64_t (*solve)(void*), void* const* contexts, uint32_t count, uint32_t lead_us, uint32_t flush,
                       const struct GpuRange* outputs, uint32_t output_count, int64_t* codes, struct GpuTimes* times);
+// The same for each call by itself; of `outputs` there are `outputs_each` for each call, and of `times` as many as calls.
+const char* gpu_calls_each(int64_t (*solve)(void*), void* const* contexts, uint32_t count, uint32_t lead_us,
+                           uint32_t flush, const struct GpuRange* outputs, uint32_t outputs_each, int64_t* codes,
+                           struct GpuTimes* times);
 // One call between cuProfilerStart and cuProfilerStop, untimed, the device idle before and after it.
 const char* gpu_profiled_call(int64_t (*solve)(void*), void* context, int64_t* code);
 // Launches a kernel of our own between cuProfilerStart and cuProfilerStop: can its counters be read?

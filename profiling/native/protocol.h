@@ -57,7 +57,7 @@ struct Loaded {
     char text[1024];
 };
 
-// `lead_us`, `flush` and `together` are for a GPU: of gpu_calls in gpu.h, and how many calls go into one of those.
+// `lead_us` and `flush` are for a GPU: see gpu_calls in gpu.h. `together`: all calls go into one of those, else each alone.
 struct Run {
     Head head;
     uint32_t first;

@@ -152,8 +152,8 @@ void call_slots(const wire::Run& how, wire::Call* calls) {
         bounds[i] = bind_slot(slot_address(how.first + i));
         contexts[i] = &bounds[i];
     }
-    for (uint32_t at = 0, together; at < how.count; at += together) {
-        together = how.together < how.count - at ? how.together : how.count - at;
+    const uint32_t together = how.together ? how.count : 1;
+    for (uint32_t at = 0; at < how.count; at += together) {
         GpuTimes times = {};
         const uint32_t outputs = how.lead_us > 0 ? list_outputs(how.first + at, together, ranges) : 0;
         const char* why = gpu_calls(solve_bound, contexts + at, together, how.lead_us, how.flush, ranges, outputs, codes + at,
@@ -278,8 +278,7 @@ void serve_calls(int channel) {
             continue;
         }
 #endif
-        if (run.head.kind != wire::kRun || run.first + run.count > task.setup.slots || run.together < 1)
-            _exit(kBroken);
+        if (run.head.kind != wire::kRun || run.first + run.count > task.setup.slots) _exit(kBroken);
         call_slots(run, reply.calls);
         reply.done = {{wire::kMagic, wire::kDone, run.head.token}, run.count};
         send_frame(channel, reply, sizeof reply.done + run.count * sizeof(wire::Call));

@@ -284,7 +284,7 @@ parts._library.gpu_freeze(ctypes.byref(table))
 print([granted(place) for place in (*places, table.address)])
 thread = threading.Thread(target=lambda: print(torch.ones(1000, 1000).sum().item()))
 thread.start(), thread.join()
-print(parts.timed([lambda: None, lambda: None], 20, True, [(memory, 100)]).synced)
+print(*(t.synced for t in parts.timed([lambda: None, lambda: None], 20, True, [[(memory, 50)]] * 2, together=True)))
 """
 
 
