@@ -21,7 +21,7 @@ from profiling.types import MeasureSettings
 
 _FRAME_NS = 400_000  # calls are put together until a frame is well above what waking a worker costs
 _ROUND_NS = 500_000
-_ROUNDS = 7
+_ROUNDS = 5
 _ROUND_CALLS = 64
 _BATCH_NS = 200_000  # what ends a batch on a GPU varies by a microsecond or two
 _EMPTY_FRAMES = 15
@@ -95,17 +95,16 @@ class Timer:
         end = time.monotonic() + _WARM_WALL * warm_ms / 1e3
         frame = calls.run(1, "warm-up call", cold=False, keep=False)
         spent = frame.own_ns
-        call_ns = float(spent)  # of a first call, which loads code and makes tables
+        call_ns = float(spent)
         slots = calls.bench.slots
         count = max(_calls_for(_FRAME_NS, call_ns, slots), _calls_for(_WARM_NS, call_ns, min(_WARM_CALLS, slots)))
         if count > 1:
             calls.run(count, "warm-up call", cold=False, keep=False)
-        while True:
+        while spent < warm_ms * 1e6 and time.monotonic() < end:
             own, _ = calls.bench.rerun(count, "warm-up calls")
             spent += own
             call_ns = own / count
-            if spent >= warm_ms * 1e6 or time.monotonic() >= end:
-                return call_ns
+        return call_ns
 
     def per_frame(self, target_ns: float, call_ns: float, slots: int) -> int:
         """Calls of one timed frame: of one where the caches must be flushed for each call."""
