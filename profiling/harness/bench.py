@@ -275,7 +275,7 @@ class Bench:
             taken.extend(self._arena.outputs(slot, homes[slot]) for slot in range(count))
             self._rig.device.settle()
 
-        alone = self._rig.device.one_by_one and led and count == 1  # taking many home would blur what a batch says
+        alone = self._rig.device.one_by_one and together and count == 1  # taking many home would blur what they say
         taking = take if alone else None
         where = _span(labels)
         reply = self._worker.run(0, count, where, lead_us, flush=cold and led, together=together, take=taking)

@@ -147,7 +147,7 @@ class Interleaver:
                 timed = [f for block in sitting.rounds[-1] for halves in block.values() for f in halves]
                 for kernel in sitting.live():
                     with sitting.blaming(kernel, workers[kernel]):
-                        sitting.slopes[kernel] = self.timer.batches(sides[kernel], timed)
+                        sitting.slopes[kernel] = self.timer.rounds_for(timed, sides[kernel], slots)
             for bench in workers.values():
                 bench.doom()
         return kept
@@ -233,7 +233,7 @@ class Sitting:
         pairs: which kernels are compared.
         failures: why a kernel is out.
         rounds: by set of workers and block, both frames of each kernel.
-        slopes: batches of each kernel, for the outside clock.
+        slopes: rounds of each kernel for the outside clock.
         per_frame: calls of one frame.
         batched: as `rounds`, each frame a batch of `batch` calls; empty where calls are not short.
         batch: None until a call's time is known; 1 where it is not short.

@@ -49,7 +49,7 @@ class Timer:
         return Bench(self.rig, artifact, self.rig.problem.timed)
 
     def measure(self, artifact: Path, started: Bench | None = None) -> tuple[Times | None, Times | None, CaseCheck]:
-        """Warm up, take the outside clock's rounds, then sample until it is enough.
+        """Warm up, sample until it is enough, then take the outside clock's rounds.
 
         Args:
             artifact: the kernel.
@@ -71,9 +71,13 @@ class Timer:
                     calls = Calls(bench, self.rig, records, sum(len(f.own_ns) for f in frames))
                     call_ns = self.warm_up(calls)
                     per_frame = per_frame or self.per_frame(_FRAME_NS, call_ns, bench.slots)
+                    before = len(frames)
                     done = self._sample(calls, per_frame, frames, start)
+                    # Rounds are kept to be judged, too: where much is already, by another worker, after one frame more.
+                    crowded = 2 * calls.kept_bytes > self.rig.device.kept_bytes and len(frames) > before + 1
+                    done = done and not crowded
                     if done:
-                        rounds = self.batches(calls, frames)
+                        rounds = self.rounds_for(frames, calls, bench.slots)
             except CandidateFailure as error:
                 case = self.rig.problem.timed
                 return None, None, CaseCheck(case.dims, "timed", False, described(error), None, None)
@@ -110,13 +114,13 @@ class Timer:
         """Calls of one timed frame: of one where the caches must be flushed for each call."""
         return 1 if self.rig.device.one_by_one else _calls_for(target_ns, call_ns, slots)
 
-    def batches(self, calls: Calls, timed: Sequence[FrameTimes]) -> tuple[Round, ...]:
-        """Rounds for the outside clock, of as many calls as it takes to see what was `timed`.
+    def rounds_for(self, timed: Sequence[FrameTimes], calls: Calls, slots: int) -> tuple[Round, ...]:
+        """Rounds for the outside clock, of as many calls as it takes to see what was `timed`, on at most `slots`.
 
         That is known afterwards alone: a call before might be made to take long, so that few look like enough.
         """
         fastest = min(sum(frame.own_ns) / len(frame.own_ns) for frame in timed)
-        return self.rounds(calls, _calls_for(_ROUND_NS, fastest, min(_ROUND_CALLS, calls.bench.slots // 2)))
+        return self.rounds(calls, _calls_for(_ROUND_NS, fastest, min(_ROUND_CALLS, slots // 2)))
 
     def rounds(self, calls: Calls, n: int) -> tuple[Round, ...]:
         """Unflushed frames of n and 2n calls, each timed as if alone; none where two calls do not fit."""
@@ -124,8 +128,8 @@ class Timer:
             return ()
         rounds = []
         for _ in range(_ROUNDS):
-            one = calls.run(n, "batched call", cold=False, led=True)
-            two = calls.run(2 * n, "batched call", cold=False, led=True)
+            one = calls.run(n, "call of a round", cold=False, led=True)
+            two = calls.run(2 * n, "call of a round", cold=False, led=True)
             rounds.append(
                 Round(n=n, own_n=one.own_ns, outside_n=one.outside_ns, own_2n=two.own_ns, outside_2n=two.outside_ns)
             )

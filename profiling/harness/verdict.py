@@ -17,6 +17,9 @@ from profiling.types import MeasureSettings
 # does: twice the spread seen with an empty kernel, and a little, but never more than a bound.
 _APART = 0.10
 _WAKE_NS, _WAKE_MOST_NS = 20_000.0, 100_000.0
+# Of an empty solve's interquartile range: twice the standard error of a difference of medians of five; and at most
+# that share of a call.
+_NOISE, _NOISE_MOST = 1.2, 0.25
 _WAITED = 0.02  # of its time, that a frame may have waited for a core
 _SHARED = 1.25  # in one frame, the mean call may take this many times the median one
 # In a comparison both kernels are woken alike, so what waking costs mostly cancels: the clocks may differ on the gain
@@ -122,8 +125,9 @@ def _batch_doubt(rounds: Sequence[Round], empty: Times) -> str | None:
     own = median([(r.own_2n - r.own_n) / r.n for r in rounds])
     usual = _apart_ns(empty.rounds)
     apart = median(_apart_ns(rounds)) - median(usual)
-    varies = _waking_ns(empty)[1] / rounds[0].n + min(_WAKE_MOST_NS, interquartile_range(usual))
-    if apart > _APART * max(own, 0.0) + varies:
+    own_share = max(own, 0.0)
+    noise = min(_NOISE_MOST * own_share, _NOISE * interquartile_range(usual))
+    if apart > _APART * own_share + max(_waking_ns(empty)[1] / rounds[0].n, noise):
         return (
             f"clocks disagree: one more call takes {(own + apart) / 1e6:.4g} ms by the outside clock, "
             f"{own / 1e6:.4g} ms by the worker's"

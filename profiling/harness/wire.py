@@ -200,7 +200,7 @@ class Block(_Message):
 class Compared(_Message):
     """Raw evidence on two kernels: blocks by worker pair; `failure` says which kernel failed, and how.
 
-    `rounds` are batches of a and of b for the outside clock, where a frame holds one call alone; else empty. `batched`
+    `rounds` are those of a and of b for the outside clock, where a frame holds one call alone; else empty. `batched`
     are blocks whose frames are batches, where calls are short; `batched_empty` is an empty `solve` in such frames.
     """
 

@@ -77,19 +77,24 @@ def test_a_clock_that_shows_less_is_doubted_in_timed_and_in_batched_calls() -> N
     assert "clocks disagree" in (verdict.doubts(in_rounds, _EMPTY) or "")
 
 
-def test_batched_calls_may_differ_by_what_those_of_an_empty_solve_vary() -> None:
-    """That is the machine's; and a clock that hides more is doubted on it, too."""
-    outside = [20_000 + 64 * ns for ns in (0, 15_000, 30_000, 15_000, 0, 30_000, 15_000)]
-    varied = tuple(Round(n=64, own_n=0, outside_n=20_000, own_2n=0, outside_2n=ns) for ns in outside)
-    empty = Times(frames=_EMPTY.frames, rounds=varied)
+def test_rounds_may_differ_by_what_those_of_an_empty_solve_vary() -> None:
+    """That is the machine's; but no more than a quarter of a call, which a kernel that lies would have small."""
+    varied = (0, 15_000, 30_000, 15_000, 0, 30_000, 15_000)  # ns a call
+    empty = Times(
+        frames=_EMPTY.frames,
+        rounds=tuple(Round(n=64, own_n=0, outside_n=20_000, own_2n=0, outside_2n=20_000 + 64 * ns) for ns in varied),
+    )
+    steady = Times(frames=_EMPTY.frames, rounds=empty.rounds[1:2] * 7)
 
-    def times(hidden: int) -> Times:
-        rounds = Round(n=64, own_n=0, outside_n=20_000, own_2n=0, outside_2n=20_000 + 64 * (15_000 + hidden))
-        return Times(frames=_frames(50_000, 70_000), rounds=(rounds,) * 7)
+    def times(own: int, hidden: int) -> Times:
+        more = 64 * (15_000 + own + hidden)
+        rounds = Round(n=64, own_n=64 * own, outside_n=20_000, own_2n=128 * own, outside_2n=20_000 + more)
+        return Times(frames=_frames(own, own + 20_000), rounds=(rounds,) * 7)
 
-    assert verdict.doubts(times(20_000), empty) is None
-    assert verdict.doubts(times(20_000), Times(frames=_EMPTY.frames, rounds=varied[1:2])) is not None
-    assert verdict.doubts(times(40_000), empty) is not None
+    assert verdict.doubts(times(100_000, 25_000), empty) is None
+    assert "one more call" in (verdict.doubts(times(100_000, 25_000), steady) or "")
+    assert "one more call" in (verdict.doubts(times(100_000, 40_000), empty) or "")
+    assert "one more call" in (verdict.doubts(times(20_000, 8_000), empty) or "")
 
 
 def test_the_empty_solve_is_taken_off() -> None:
