@@ -107,7 +107,7 @@ def doubts(times: Times, empty: Times) -> str | None:
         or _mostly_disturbed(empty.frames)
         or _uneven(times.frames)
         or _frame_doubt(times.frames, empty)
-        or _batch_doubt(times.rounds, empty)
+        or _round_doubt(times.rounds, empty)
     )
 
 
@@ -119,15 +119,15 @@ def _mostly_disturbed(frames: Sequence[FrameTimes]) -> str | None:
     return f"the GPU was held back by heat or its power brake, or shared, in {disturbed} of {len(frames)} calls"
 
 
-def _batch_doubt(rounds: Sequence[Round], empty: Times) -> str | None:
+def _round_doubt(rounds: Sequence[Round], empty: Times) -> str | None:
     if not rounds:
         return None
     own = median([(r.own_2n - r.own_n) / r.n for r in rounds])
     usual = _apart_ns(empty.rounds)
     apart = median(_apart_ns(rounds)) - median(usual)
-    own_share = max(own, 0.0)
-    noise = min(_NOISE_MOST * own_share, _NOISE * interquartile_range(usual))
-    if apart > _APART * own_share + max(_waking_ns(empty)[1] / rounds[0].n, noise):
+    call = max(own, 0.0)
+    noise = min(_NOISE_MOST * call, _NOISE * interquartile_range(usual))
+    if apart > _APART * call + max(_waking_ns(empty)[1] / rounds[0].n, noise):
         return (
             f"clocks disagree: one more call takes {(own + apart) / 1e6:.4g} ms by the outside clock, "
             f"{own / 1e6:.4g} ms by the worker's"
@@ -189,7 +189,7 @@ def comparison(found: Compared, rng: random.Random) -> Comparison | Rejected:
     if doubt is not None:
         return Rejected("time", doubt)
     for name, frames, rounds in zip("ab", _sides(found.pairs), found.rounds, strict=True):
-        doubt = _frame_doubt(frames, found.empty) or _batch_doubt(rounds, found.empty)
+        doubt = _frame_doubt(frames, found.empty) or _round_doubt(rounds, found.empty)
         if doubt is not None:
             return Rejected("time", f"{name}: {doubt}")
     overhead = _overhead_ns(found.empty)

@@ -125,12 +125,19 @@ def cores() -> list[int]:
 
 def serve(started: NativeLauncher, kernel: Path, lead_us: int = 0) -> tuple[protocol.Call, list[str]]:
     """One call, and what the driver was asked for."""
+    (call,), said = serve_calls(started, kernel, 1, lead_us)
+    return call, said
+
+
+def serve_calls(
+    started: NativeLauncher, kernel: Path, count: int, lead_us: int, *, together: bool = False
+) -> tuple[list[protocol.Call], list[str]]:
     arena = Arena()
     worker = Worker(started, kernel, arena, cores(), Limits(10.0, None))  # type: ignore[arg-type]
     try:
         worker.ready()
-        (call,) = worker.run(0, 1, "a call", lead_us).calls
-        return call, worker.evidence().split()
+        calls = worker.run(0, count, "a call", lead_us, together=together).calls
+        return list(calls), worker.evidence().split()
     finally:
         worker.kill()
         os.close(arena.fd)
@@ -163,16 +170,9 @@ def test_a_call_behind_a_lead_counts_from_its_end_and_nothing_was_there_before(
 def test_calls_are_timed_each_behind_a_lead_of_its_own_or_as_one_batch(
     parts: tuple[Path, Path, Path], *, together: bool, nanoseconds: int
 ) -> None:
-    arena = Arena()
-    worker = Worker(launcher(parts), parts[1], arena, cores(), Limits(10.0, None))  # type: ignore[arg-type]
-    try:
-        worker.ready()
-        calls = worker.run(0, CALLS, "calls", 20, together=together).calls
-        assert [call.nanoseconds for call in calls] == [nanoseconds] * CALLS
-        assert worker.evidence().count("found 85") == CALLS
-    finally:
-        worker.kill()
-        os.close(arena.fd)
+    calls, said = serve_calls(launcher(parts), parts[1], CALLS, 20, together=together)
+    assert [call.nanoseconds for call in calls] == [nanoseconds] * CALLS
+    assert said[-2 * CALLS :] == ["found", "85"] * CALLS
 
 
 def test_those_that_were_not_needed_are_ended(parts: tuple[Path, Path, Path]) -> None:
